@@ -64,15 +64,16 @@ impl Configuration {
         Ok(loaded.configuration)
     }
 
-    /// Applies the options, and the defaults that depend on them.
-    fn obey(&mut self, options: &ServeOptions, is_level_given: bool) -> Result<(), String> {
+    /// Applies the options, and the defaults that depend on them. `is_written` is whether the file
+    /// has a key.
+    fn obey(&mut self, options: &ServeOptions, is_written: &dyn Fn(&str) -> bool) -> Result<(), String> {
         if let Some(directory) = &options.directory {
             self.serve_directory(directory)?;
         }
         if !options.listen.is_empty() {
             self.server.listen.clone_from(&options.listen);
         }
-        self.speak_tls(options)?;
+        self.speak_tls(options, is_written("listen") || !options.listen.is_empty())?;
         if let Some(CpuList(cpus)) = &options.cores {
             self.server.cpus.clone_from(cpus);
         }
@@ -89,7 +90,7 @@ impl Configuration {
             self.drain = drain;
         }
         self.write_down(options);
-        if !is_level_given && self.server.log.error != LogTarget::Stderr {
+        if !is_written("log.level") && self.server.log.error != LogTarget::Stderr {
             // Standard error has the start lines already; a log of its own records everything.
             self.server.log.level = Level::Notice;
         }
@@ -105,7 +106,7 @@ impl Configuration {
     }
 
     /// Applies the options on TLS. Addresses that speak TLS are listened on, too.
-    fn speak_tls(&mut self, options: &ServeOptions) -> Result<(), String> {
+    fn speak_tls(&mut self, options: &ServeOptions, has_listen: bool) -> Result<(), String> {
         if !(options.tls.is_empty() && options.tls_listen.is_empty() && !options.tls_redirect) {
             let tls = self.server.tls.get_or_insert_default();
             if !options.tls.is_empty() {
@@ -123,9 +124,8 @@ impl Configuration {
             tls.redirect |= options.tls_redirect;
         }
         self.obtain_certificate(options)?;
-        let has_default_listen = self.has_default_listen();
         let Some(tls) = &mut self.server.tls else { return Ok(()) };
-        if tls.auto && has_default_listen && tls.listen.is_empty() {
+        if tls.auto && !has_listen && tls.listen.is_empty() {
             // A certificate for a public name is of use where the public connects.
             self.server.listen = public_addresses(HTTP_PORT);
             tls.listen = public_addresses(HTTPS_PORT);
@@ -160,11 +160,6 @@ impl Configuration {
             acme.roots = Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
         }
         Ok(())
-    }
-
-    /// Whether the addresses to listen on are those of a server that names none.
-    fn has_default_listen(&self) -> bool {
-        self.server.listen == Self::default().server.listen
     }
 
     /// Listens on the addresses that a service manager has opened, too; they replace the default
@@ -270,12 +265,12 @@ impl<'o> Loaded<'o> {
     pub fn read(options: &'o ServeOptions, open: Open<'_>) -> Result<Self, Failure> {
         let Some(path) = &options.config else {
             let mut configuration = Configuration::default();
-            configuration.obey(options, false).map_err(Failure::usage)?;
+            configuration.obey(options, &|_| false).map_err(Failure::usage)?;
             return Ok(Self { configuration, written: None });
         };
         let file = ConfigFile::read(path, open)?;
         let Reading { mut configuration, places, mut faults, is_whole } = read::read_all(&file.text, &file.folder());
-        let obeyed = configuration.obey(options, places.has("log.level"));
+        let obeyed = configuration.obey(options, &|key| places.has(key));
         if faults.is_empty() {
             obeyed.map_err(|what| Failure::usage(format!("{}: {what}", path.display())))?;
             return Ok(Self { configuration, written: Some((file, places)) });
@@ -345,6 +340,7 @@ impl<'p> ConfigFile<'p> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use thalweg_serve::TlsConfig;
 
     use super::*;
 
@@ -354,11 +350,15 @@ mod tests {
         serve: ServeOptions,
     }
 
-    fn configured(options: &[&str]) -> Configuration {
+    fn arguments(options: &[&str]) -> ServeOptions {
         let arguments = [&["serve", "/"], options].concat();
         let Ok(arguments) = Arguments::try_parse_from(&arguments) else { panic!("{arguments:?}") };
+        arguments.serve
+    }
+
+    fn configured(options: &[&str]) -> Configuration {
         let mut configuration = Configuration::default();
-        configuration.obey(&arguments.serve, false).unwrap();
+        configuration.obey(&arguments(options), &|_| false).unwrap();
         configuration
     }
 
@@ -382,6 +382,11 @@ mod tests {
         check(&["--listen", "[::]:443"], &["[::]:443"], &[], false);
         let default = ["127.0.0.1:8080", "[::1]:8080", "[::]:443"];
         check(&["--tls-listen", "[::]:443"], &default, &default[2..], false);
+        // Those that are named in a file stay, even if they are the default ones.
+        let mut named = Configuration::default();
+        named.server.tls = Some(TlsConfig { auto: true, ..TlsConfig::default() });
+        named.obey(&arguments(&AUTO), &|key| key == "listen").unwrap();
+        assert_eq!(named.server.listen, addresses(&default[..2]));
     }
 
     #[test]
