@@ -135,7 +135,8 @@ mod tests {
         assert_eq!(lines.len(), 9, "{text}");
     }
 
-    /// h2load counts TLS's handshake as a part of connecting, and header blocks without their frames.
+    /// h2load counts TLS's handshake as a part of connecting, and header blocks without their
+    /// frames.
     #[test]
     fn connecting_includes_tls_and_heads_of_frames_are_left_out() {
         let mut tls = TlsFigures::default();
