@@ -189,18 +189,21 @@ fn a_throttled_connection_keeps_its_pace() {
     const BYTES: usize = 4 * 4200;
     let _machine = machine::exclusive();
     for protocol in PROTOCOLS {
-        let target = Target::start(protocol);
-        target.nginx.add_file("modem.bin", &[b'm'; BYTES]);
-        let length = format!("length={BYTES}");
-        let load = ["--hold", "50", "--conn-rate", "400/s", "--requests", "50", "--throttle", "33.6kbit"];
-        let trial = target.run("/modem.bin", &[&load[..], &["--timeout", "20s", "--check", &length]].concat());
-        assert_eq!(outcome(&trial, "good"), 50, "{protocol:?}: {trial:#}");
-        let bits = number(&trial, "/bytes/in") / 50.0 * 8.0;
-        let [slowest, fastest] =
-            ["max", "min"].map(|end| bits / number(&trial, &format!("/service_time_us/{end}")) * 1e6);
-        // TLS's records and what precedes a response take their part of the line.
-        let within = 33_600.0 * 0.90..33_600.0 * 1.10;
-        assert!(within.contains(&slowest) && within.contains(&fastest), "{protocol:?}: {slowest} to {fastest} bit/s");
+        in_time(|| {
+            let target = Target::start(protocol);
+            target.nginx.add_file("modem.bin", &[b'm'; BYTES]);
+            let length = format!("length={BYTES}");
+            let load = ["--hold", "50", "--conn-rate", "400/s", "--requests", "50", "--throttle", "33.6kbit"];
+            let trial = target.run("/modem.bin", &[&load[..], &["--timeout", "20s", "--check", &length]].concat());
+            assert_eq!(outcome(&trial, "good"), 50, "{protocol:?}: {trial:#}");
+            let bits = number(&trial, "/bytes/in") / 50.0 * 8.0;
+            let [slowest, fastest] =
+                ["max", "min"].map(|end| bits / number(&trial, &format!("/service_time_us/{end}")) * 1e6);
+            // TLS's records and what precedes a response take their part of the line.
+            let within = 33_600.0 * 0.90..33_600.0 * 1.10;
+            let wrong = || format!("{protocol:?}: {slowest} to {fastest} bit/s");
+            ensure(within.contains(&slowest) && within.contains(&fastest), wrong)
+        });
     }
 }
 

@@ -78,6 +78,8 @@ impl<P: Protocol> Engine<P> {
         let Transport::Tls(tls) = &connection.transport else { return };
         let figures = self.figures.trial.tls.get_or_insert_default();
         let Some(facts) = tls.record(figures, now) else { return };
+        let ready_ns = now.ns_since(connection.since).saturating_sub(tls.notice_delay_ns());
+        figures.ready.record(ready_ns);
         if self.plan.version() == thalweg_wire::Version::Http2 && facts.alpn.as_deref() != Some(b"h2") {
             figures
                 .record_failure("no_http2", "the server did not choose HTTP/2 (h2 of ALPN), which --http 2 requires");
@@ -95,7 +97,6 @@ impl<P: Protocol> Engine<P> {
             // In TLS 1.2 the ticket is a part of the handshake.
             self.awaits_ticket = facts.version == Version::Tls13;
         }
-        let ready_ns = now.ns_since(connection.since).saturating_sub(tls.notice_delay_ns());
         self.on_established(driver, id, ready_ns, now);
     }
 

@@ -321,6 +321,25 @@ fn a_body_waits_for_the_window() {
     assert_eq!(server.requests[0].field("content-length"), "200000");
 }
 
+/// Workers have their next requests ready when the server, behind its last response, takes no more
+/// on this connection: none of them was sent, and none is lost.
+#[test]
+fn requests_that_were_never_sent_go_to_another_connection() {
+    let run = |seed| {
+        let plan = Plan { arrivals: LoopPlan::of_workers(8, Duration::ZERO), ..streams(200, 8, b"") };
+        let react = |number| if number % 40 == 39 { GoAway } else { Response(number % 3) };
+        let (figures, server) = play(plan, SimConfig::calm(seed), 100, react);
+        let trial = &figures.trial;
+        let refused = trial.outcomes.count(Outcome::Refused);
+        assert_eq!(trial.counts.good + refused, 200, "{:?}", trial.outcomes);
+        let counted = trial.streams.as_ref().expect("there were some");
+        // The server has seen each stream that was opened, but for those behind its GOAWAY.
+        assert_eq!((counted.opened, counted.refused), (200, refused));
+        assert!(server.requests.len() as u64 >= 200 - refused, "{} requests", server.requests.len());
+    };
+    with_seeds(0..8, run);
+}
+
 /// Responses that come together let requests go together.
 #[test]
 fn requests_of_one_iteration_leave_in_one_send() {
