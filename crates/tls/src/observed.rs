@@ -12,7 +12,7 @@ use crate::fault::CertificateFault;
 /// The observations of one call.
 #[derive(Default)]
 pub(crate) struct Observations {
-    /// The client's first message is known, and with it the name that it asks for, if any.
+    /// The client's first message is known, and with it the name that it asks for, if there is one.
     pub(crate) is_hello_known: bool,
     /// The name that the client asked for.
     pub(crate) server_name: Option<Box<str>>,

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 use std::vec;
 
-use thalweg_sys::FileSpan;
+use thalweg_sys::{FileSpan, Instant};
 
 /// More bytes in memory than this take the kernel more than one iteration to send, even to a client
 /// that reads.
@@ -47,28 +47,47 @@ impl Payload {
 
 /// The rest of a body of several parts: each time a text and, but for the last, a span of the file
 /// behind it.
-pub(crate) struct Parts(vec::IntoIter<(Vec<u8>, Option<FileSpan>)>);
+pub(crate) struct Parts {
+    rest: vec::IntoIter<(Vec<u8>, Option<FileSpan>)>,
+    /// When the payload began, and its bytes.
+    begun: (Instant, u64),
+}
 
 impl Parts {
     /// These parts, in this order.
     pub(crate) fn new(parts: Vec<(Vec<u8>, Option<FileSpan>)>) -> Self {
-        Self(parts.into_iter())
+        Self { rest: parts.into_iter(), begun: (Instant::default(), 0) }
+    }
+
+    /// Notes that a payload begins with so many bytes before these parts.
+    pub(crate) fn begin(&mut self, now: Instant, bytes_before: u64) {
+        self.begun = (now, bytes_before + self.bytes());
+    }
+
+    /// When the payload began, and its bytes.
+    pub(crate) fn begun(&self) -> (Instant, u64) {
+        self.begun
+    }
+
+    /// The next one, which stays.
+    pub(crate) fn peek(&self) -> Option<&(Vec<u8>, Option<FileSpan>)> {
+        self.rest.as_slice().first()
     }
 
     /// Whether a span of the file is left.
     pub(crate) fn has_files(&self) -> bool {
-        self.0.as_slice().iter().any(|(_, file)| file.is_some())
+        self.rest.as_slice().iter().any(|(_, file)| file.is_some())
     }
 
     /// Whether nothing is left.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.as_slice().is_empty()
+        self.rest.as_slice().is_empty()
     }
 
     /// Bytes of all that is left.
     pub(crate) fn bytes(&self) -> u64 {
         let span = |file: &Option<FileSpan>| file.as_ref().map_or(0, |span| span.len);
-        self.0.as_slice().iter().map(|(text, file)| text.len() as u64 + span(file)).sum()
+        self.rest.as_slice().iter().map(|(text, file)| text.len() as u64 + span(file)).sum()
     }
 }
 
@@ -76,6 +95,6 @@ impl Iterator for Parts {
     type Item = (Vec<u8>, Option<FileSpan>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.next()
+        self.rest.next()
     }
 }

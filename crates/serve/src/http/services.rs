@@ -32,7 +32,7 @@ pub(crate) struct Services<'s> {
     pub(crate) bounds: Bounds,
     /// Requests are sent to TLS, at this port.
     pub(crate) tls_port: Option<u16>,
-    /// Most bytes of a frame's payload: over TLS, a frame fills a record.
+    /// Most bytes of a frame's payload, if the client takes as many.
     pub(crate) frame_bytes_max: u32,
     /// No further request is waited for on any connection.
     pub(crate) is_draining: bool,

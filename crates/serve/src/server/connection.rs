@@ -8,6 +8,7 @@
 //! server's direction is shut down, and the client's is drained for a while.
 
 mod admission;
+mod gathering;
 mod recorder;
 mod sender;
 mod shared;
@@ -37,6 +38,13 @@ pub(crate) use self::times::Times;
 /// blocks that are counted as a whole.
 const LINGER_BLOCKS_MAX: u16 = 1 << 14;
 const LINGER_BLOCK_BYTES: usize = 64;
+
+/// Most bytes in a DATA frame over TLS: the frame fills a record.
+const RECORD_FRAME_BYTES: u32 = PAYLOAD_MAX_INITIAL - HEAD_LEN as u32;
+
+/// The same without TLS, where the client takes more than it has to (RFC 9113, 4.2): longer frames
+/// would keep more urgent streams waiting.
+const FRAME_BYTES_MAX: u32 = 128 << 10;
 
 /// One connection.
 pub(crate) struct Connection {
@@ -414,7 +422,7 @@ impl Connection {
             budget: &mut shared.budget,
             recorder: &mut recorder,
             bounds: shared.times.session,
-            frame_bytes_max: PAYLOAD_MAX_INITIAL - if tls.is_some() { HEAD_LEN as u32 } else { 0 },
+            frame_bytes_max: if tls.is_some() { RECORD_FRAME_BYTES } else { FRAME_BYTES_MAX },
             tls_port: if tls.is_some() { None } else { shared.redirect_port },
             is_draining: shared.draining,
             now,

@@ -1,7 +1,9 @@
 //! HTTP/2 over a simulated network, by clients that write frames and read them by themselves.
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::rc::Rc;
+use std::time::{Duration, SystemTime};
 
 use thalweg_reactor::run;
 use thalweg_reactor::sim::{Sim, SimConfig};
@@ -298,6 +300,37 @@ fn an_origin_that_fails_half_way_has_its_stream_reset_and_reported() {
         assert_eq!(lines, ["/fails 200 30000!", "/whole 200 60000#"], "{reason}");
         assert_eq!(registry.mounts()[0].totals().under_way, 0);
     }
+}
+
+#[test]
+fn a_file_that_is_modified_while_its_frames_are_gathered_is_cut_off() {
+    const BYTES: usize = 4 << 20;
+    let folder = folder();
+    let path = folder.path().join("changes");
+    fs::write(&path, vec![b'a'; BYTES]).unwrap();
+    // A change within one tick of the file system's clock would not be seen.
+    let before = SystemTime::now() - Duration::from_secs(3600);
+    File::options().write(true).open(&path).unwrap().set_modified(before).unwrap();
+    let run_with = |edit: bool| {
+        let mut driver = Sim::new(SimConfig { bandwidth: Some(20_000_000), ..SimConfig::calm(1) });
+        let start = driver.now();
+        let input = [preface(WIDE), window_update(0, WIDE), get(1, "/changes", &[])].concat();
+        let scripts = vec![vec![Step::Send(input), Step::Finish]];
+        let (mut world, _) = world(&mut driver, &Limits::default(), folder.path(), scripts);
+        if edit {
+            let path = path.clone();
+            let rewrite = Box::new(move || fs::write(path, vec![b'b'; BYTES]).unwrap());
+            world.edits.push_back((start.plus_ns(100_000_000), rewrite));
+        }
+        run(&mut driver, &mut world).unwrap();
+        world.outcomes(start).remove(0)
+    };
+    let whole = run_with(false);
+    assert!(whole.orderly && responses(&whole.received)[&1].body == vec![b'a'; BYTES]);
+    let cut = run_with(true);
+    let response = &responses(&cut.received)[&1];
+    assert!(!cut.orderly && !response.is_whole);
+    assert!(response.body.len() > 1 << 20 && response.body.iter().all(|&byte| byte == b'a'));
 }
 
 #[test]

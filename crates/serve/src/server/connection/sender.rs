@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use thalweg_sys::{Driver, FileSpan, Instant, SendBuf, SpanEnd};
 
+use super::gathering::Gathered;
 use super::shared::Shared;
 use crate::content::blocking_pool::{Waiter, WaitingPart};
 use crate::content::body::{Parts, Payload};
@@ -128,6 +129,15 @@ impl Sender {
         self.mount = mount;
         self.parts = parts;
         let bytes = bytes.unwrap_or_default();
+        if let Some(parts) = &mut self.parts {
+            parts.begin(link.driver.now(), bytes.len() as u64 + file.as_ref().map_or(0, |span| span.len));
+            if let Some(buffer) = self.gather(link, &bytes, file.as_ref()) {
+                if !is_shared {
+                    link.shared.buffers.put(bytes);
+                }
+                return self.send(link, SendBuf::Shared(buffer), None);
+            }
+        }
         if !is_shared {
             self.buffer = Some(Rc::clone(&bytes));
         }
@@ -160,7 +170,8 @@ impl Sender {
         }
         let rest = self.rest.take();
         if rest.is_some() {
-            self.judge_speed(link, sent_bytes);
+            let took_ns = link.driver.now().ns_since(link.transport.sent_at(link.driver));
+            self.judge_speed(link, sent_bytes, took_ns);
         }
         self.send(link, held.unwrap_or(SendBuf::empty()), rest);
         Progress::Sending
@@ -169,18 +180,50 @@ impl Sender {
     /// Sends the next part of a body of several, if there is one and work left for it.
     pub(super) fn send_part<D: Driver>(&mut self, link: &mut Link<'_, D>) -> Progress {
         if self.parts.as_ref().is_none_or(|parts| parts.is_empty()) {
-            self.parts = None;
+            if let Some(parts) = self.parts.take() {
+                let (begun, bytes) = parts.begun();
+                self.judge_speed(link, bytes, link.driver.now().ns_since(begun));
+            }
             self.readahead = None;
             return Progress::Done;
         }
         if !link.shared.budget.is_left() {
             return Progress::OutOfBudget;
         }
-        link.shared.budget.take_part();
         if let Some((text, file)) = self.parts.as_mut().and_then(|parts| parts.next()) {
-            self.send(link, SendBuf::Owned(text), file);
+            match self.gather(link, &text, file.as_ref()) {
+                Some(buffer) => self.send(link, SendBuf::Shared(buffer), None),
+                None => {
+                    link.shared.budget.take_part();
+                    self.send(link, SendBuf::Owned(text), file);
+                }
+            }
         }
         Progress::Sending
+    }
+
+    /// Gathers frames for a fast client, from a text and a span on, if that is worth it.
+    fn gather<D: Driver>(
+        &mut self,
+        link: &mut Link<'_, D>,
+        text: &[u8],
+        file: Option<&FileSpan>,
+    ) -> Option<Rc<Vec<u8>>> {
+        // Over TLS all of it is gathered in records.
+        if !self.is_fast || matches!(link.transport, Transport::Tls(_)) {
+            return None;
+        }
+        let gathered = Gathered::gather(&mut link.shared.buffers, text, file?, self.parts.as_deref_mut())?;
+        (0..gathered.spans).for_each(|_| link.shared.budget.take_part());
+        if gathered.has_changed {
+            // The driver finds it, too, before the last bytes of the response: those of this span.
+            self.parts = None;
+            link.shared.buffers.put(gathered.into_buffer());
+            return None;
+        }
+        let buffer = gathered.into_buffer();
+        self.buffer = Some(Rc::clone(&buffer));
+        Some(buffer)
     }
 
     /// Goes on with the span of a file whose next bytes were read ahead.
@@ -306,14 +349,14 @@ impl Sender {
         if has_more { SpanEnd::MoreFollows } else { SpanEnd::EndsResponse }
     }
 
-    /// Decides whether the client is fast, by the part of a file that has just gone.
-    fn judge_speed<D: Driver>(&mut self, link: &mut Link<'_, D>, sent_bytes: u64) {
+    /// Decides whether the client is fast, by the part of a file, or by all parts of a body, that
+    /// has just gone.
+    fn judge_speed<D: Driver>(&mut self, link: &mut Link<'_, D>, sent_bytes: u64, took_ns: u64) {
         // A part that was cut to whole segments is not much smaller than it might be: more than
         // half of that.
         if sent_bytes < SPAN_BYTES_SLOW_MAX / 2 {
             return;
         }
-        let took_ns = link.driver.now().ns_since(link.transport.sent_at(link.driver));
         let is_fast =
             bytes_per_s(sent_bytes, took_ns) > if self.is_fast { FAST_BYTES_PER_S / 4 } else { FAST_BYTES_PER_S };
         if is_fast != self.is_fast {

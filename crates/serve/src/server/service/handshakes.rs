@@ -2,8 +2,8 @@
 //!
 //! A handshake takes a hundred times the work of a request, and a client can begin many without
 //! completing one. So their number is bounded: beyond it the oldest one gives way, which is the
-//! most likely one never to be completed. An iteration calculates a few, and the input of the others
-//! waits, so that requests of connections that are established go on.
+//! most likely one never to be completed. In an iteration a few are calculated, and the input of
+//! the others waits, so that requests of connections that are established go on.
 
 use thalweg_sys::{Driver, Instant, SocketId};
 
