@@ -61,12 +61,20 @@ fn curl_gets_the_same_as_over_http_1() {
 /// Downloads that share connections, which have begun and wait to [go on](finish). `tls`: the file
 /// of an authority and the name of the host, or nothing.
 pub fn download(port: &str, path: &str, content: &[u8], tls: &[&str]) -> Process {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/end_to_end/h2_downloads.py");
-    let digest: String = Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
+    let (connections, streams, digest) = (CONNECTIONS.to_string(), STREAMS.to_string(), sha256(content));
+    begun("h2_downloads.py", &[&[port, &connections, &streams, path, &digest], tls].concat())
+}
+
+/// The digest of content as clients are told it.
+pub fn sha256(content: &[u8]) -> String {
+    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Starts downloads by a script, and waits until all have begun.
+pub fn begun(script: &str, arguments: &[&str]) -> Process {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/end_to_end").join(script);
     // Debian's packages are for Debian's Python.
-    let mut command = Command::new("/usr/bin/python3");
-    command.arg(script).args([port, &CONNECTIONS.to_string(), &STREAMS.to_string(), path, &digest]).args(tls);
-    let mut process = Process::start(&mut command);
+    let mut process = Process::start(Command::new("/usr/bin/python3").arg(script).args(arguments));
     until("all downloads to begin", PATIENCE, || {
         assert!(process.ended().is_none(), "{}", process.stderr());
         process.stdout().contains("begun").then_some(())
@@ -77,9 +85,15 @@ pub fn download(port: &str, path: &str, content: &[u8], tls: &[&str]) -> Process
 /// Has the downloads go on, all of which have to be whole.
 #[track_caller]
 pub fn finish(client: Process) {
+    finish_all(client, CONNECTIONS * STREAMS);
+}
+
+/// The same for another number of them.
+#[track_caller]
+pub fn finish_all(client: Process, count: usize) {
     client.signal("USR1");
     let ended = client.wait(PATIENCE);
-    assert_eq!(ended.stdout, format!("begun\n{} whole\n", CONNECTIONS * STREAMS), "{ended:?}");
+    assert_eq!(ended.stdout, format!("begun\n{count} whole\n"), "{ended:?}");
 }
 
 #[test]

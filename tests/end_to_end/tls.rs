@@ -4,6 +4,8 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use thalweg_sys::resource_limits::raise_descriptors;
+
 use crate::attackers;
 use crate::authority::{Authority, Issued, Validity};
 use crate::curl;
@@ -157,6 +159,32 @@ fn downloads_that_share_connections_survive_reloads_and_upgrades_over_tls() {
     http2::finish(client);
     ended_well(&server.process.wait(PATIENCE));
     successor.end();
+}
+
+#[test]
+fn downloads_of_http_1_survive_reloads_and_upgrades_over_tls() {
+    const DOWNLOADS: usize = 2000;
+    /// The half of it is more than the buffers between server and client hold.
+    const FILE_BYTES: usize = 1_500_000;
+    let _machine = machine::shared();
+    // Many hosts give a shell fewer than these downloads and other tests need.
+    raise_descriptors(2 * DOWNLOADS as u64).unwrap();
+    let content = &large()[..FILE_BYTES];
+    for driver in DRIVERS {
+        let place = Place::new();
+        let certificate = place.certificate("a", &["a.test"]);
+        let root = place.path("root");
+        fs::write(place.path("root/file"), content).unwrap();
+        let server = Server::start(&[&root, "--listen", "127.0.0.1:0", "--tls", &certificate, "--driver", driver]);
+        let (port, count, ca) = (server.port.to_string(), DOWNLOADS.to_string(), place.path("ca.pem"));
+        let digest = http2::sha256(content);
+        let client = http2::begun("tls_downloads.py", &[&port, &count, "/file", &digest, &ca, "a.test"]);
+        server.process.signal("HUP");
+        let successor = Successor::of(&server.process);
+        http2::finish_all(client, DOWNLOADS);
+        ended_well(&server.process.wait(PATIENCE));
+        successor.end();
+    }
 }
 
 #[test]

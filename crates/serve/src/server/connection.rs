@@ -300,8 +300,9 @@ impl Connection {
     pub(crate) fn on_deadline<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
         match self.stage {
             Stage::Arriving => return Fate::Refused,
-            Stage::Closing => return Fate::Abandoned,
-            Stage::Lingering { .. } => return Fate::Over,
+            // Bytes that the kernel holds still reach a client that reads on; a reset would discard
+            // them.
+            Stage::Closing | Stage::Lingering { .. } => return Fate::Over,
             Stage::Open if self.admission == Admission::Queued => return Fate::Refused,
             Stage::Open => {}
         }
