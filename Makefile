@@ -47,9 +47,10 @@ check: ## Run the tests: unit, property, simulated, driver contract, end to end
 replay: ## Run the fuzz targets on their stored corpus
 	$(CARGO) test --locked --manifest-path fuzz/Cargo.toml --no-fail-fast
 
+# It shares what it has in common with the workspace's build.
 floor: ## Check that the canned client and server of bench/ work
-	$(CARGO) clippy --locked --manifest-path bench/floor/Cargo.toml --all-targets -- -D warnings
-	$(CARGO) test --locked --manifest-path bench/floor/Cargo.toml --no-fail-fast
+	$(CARGO) clippy --locked --manifest-path bench/floor/Cargo.toml --target-dir target --all-targets -- -D warnings
+	$(CARGO) test --locked --manifest-path bench/floor/Cargo.toml --target-dir target --no-fail-fast
 
 instructions: ## Count the instructions of a request, and compare them with the stored counts
 	bench/instructions

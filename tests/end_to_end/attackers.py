@@ -1,10 +1,11 @@
 """Clients that attack a server, and others that count how they fare beside them. Written for Python 3 without further packages.
 
-    attackers.py attack PORT SECONDS ROLE=COUNT ...    roles: deaf, silent, halting, idle
+    attackers.py attack PORT SECONDS ROLE=COUNT ...    roles: deaf, silent, halting, idle, hello, half_hello
     attackers.py ask PORT SECONDS GRACE_SECONDS        prints a line of JSON
 
 An attacker that the server closes comes again at once. `deaf` asks for a large file and does not read; `silent` sends nothing; `halting` sends the
-head of a request byte by byte; `idle` asks for one small file and stays. Who asks does so for small files, on a new connection each time or on one
+head of a request byte by byte; `idle` asks for one small file and stays; `hello` begins a TLS handshake and says nothing more, `half_hello` not even
+the whole of the first message. Who asks does so for small files, on a new connection each time or on one
 that is kept, and downloads large files at a modem's speed. What happens in the first GRACE_SECONDS is not counted.
 """
 
@@ -12,12 +13,25 @@ import heapq
 import json
 import select
 import socket
+import ssl
+import statistics
 import sys
 import time
 
 LARGE = b"GET /sparse.bin HTTP/1.1\r\nHost: h\r\n\r\n"
 SMALL = b"GET /text.txt HTTP/1.1\r\nHost: h\r\n\r\n"
-FIRST = {"deaf": LARGE, "silent": b"", "halting": b"GET / HTTP/1.1\r\nX: ", "idle": SMALL, "small": SMALL, "kept": SMALL, "modem": LARGE}
+
+
+def client_hello():
+    outgoing = ssl.MemoryBIO()
+    try:
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="a.test").do_handshake()
+    except ssl.SSLWantReadError:
+        return outgoing.read()
+
+
+HELLO = client_hello()
+FIRST = {"hello": HELLO, "half_hello": HELLO[:100], "deaf": LARGE, "silent": b"", "halting": b"GET / HTTP/1.1\r\nX: ", "idle": SMALL, "small": SMALL, "kept": SMALL, "modem": LARGE}
 ASKERS = {"modem": 20, "small": 8, "kept": 8}
 EVERY_S = {"small": 0.05, "kept": 0.2, "modem": 0.1, "halting": 0.5}
 MODEM_BYTES = 420
@@ -35,6 +49,7 @@ class Clients:
         self.until, self.counts_from = self.began + seconds, self.began + grace_s
         self.poll, self.clients, self.alarms, self.number = select.epoll(), {}, [], 0
         self.coming = [Client(role) for role, count in roles for _ in range(count)]
+        self.took_s = []
         self.counts = {"answered": 0, "refused": 0, "closed": 0, "modems_lost": 0, "modem_bytes": 0, "connects": 0}
 
     def at(self, delay_s, client):
@@ -100,6 +115,7 @@ class Clients:
         if not found or len(body) < length:
             return
         self.count("answered" if b" 200 " in fields[0] else "refused")
+        self.took_s.append(time.monotonic() - client.asked)
         client.received, client.asked = b"", None
         if client.role == "small" or b"connection: close" in fields:
             self.over(client)
@@ -140,6 +156,7 @@ class Clients:
                         self.ended(client)
         now = time.monotonic()
         waiting = [client for client in self.clients.values() if client.role in ("small", "kept") and client.asked]
+        self.counts["median_ms"] = statistics.median(self.took_s) * 1000 if self.took_s else None
         self.counts["unanswered"] = sum(now - client.asked > 2 for client in waiting)
         return self.counts
 

@@ -78,6 +78,97 @@ fn faults_of_certificates_are_named() {
     check_fault("not_yet_valid", "not valid yet", &root.server_valid(&names, Validity::Future), &root);
     check_fault("wrong_name", "for other names", &root.server(&["other.example"]), &root);
     check_fault("truncated_chain", "was neither sent", &root.intermediate("between").server(&names), &root);
+    let other = Authority::root("other");
+    let mut untrusted = other.server(&names);
+    untrusted.pem.push_str(&other.pem);
+    check_fault("unknown_issuer", "is not trusted", &untrusted, &root);
+    let server = Tree::new();
+    let folder = server.root();
+    let arguments = ["serve", folder.to_str().unwrap(), "--listen", "127.0.0.1:0", "--tls", "self-signed"];
+    let mut process = Process::start(&mut thalweg(&arguments));
+    let url = listening(&mut process, 0);
+    let ca = folder.join("ca.pem");
+    fs::write(&ca, &root.pem).unwrap();
+    let load = ["--workers", "1", "--requests", "5", "--cacert", ca.to_str().unwrap()];
+    let trial = document::trial(&run_thalweg(&[&["run", &url, "--json"], &load[..]].concat()));
+    assert_eq!(outcome(&trial, "tls_failure"), 5, "{trial:#}");
+    assert!(trial["tls"]["failures"]["certificate_self_signed"].as_u64() >= Some(1), "{:#}", trial["tls"]);
+    let text = run_thalweg(&[&["run", &url], &load[..]].concat());
+    let named = ["connections that failed in TLS: ", " certificate self signed; the first one: ", "tls failure"];
+    assert!(named.iter().all(|part| text.stdout.contains(part)), "{text:?}");
+}
+
+/// Client and server agree on nothing, or the server wants a certificate.
+#[test]
+fn alerts_of_the_server_are_named() {
+    let _machine = machine::shared();
+    let root = Authority::root("root");
+    let issued = root.server(&["127.0.0.1"]);
+    let folder = TempDir::new().unwrap();
+    let ca = folder.path().join("clients.pem");
+    fs::write(&ca, &root.pem).unwrap();
+    let ca = ca.to_str().unwrap();
+    let tls12 = ["--tls-max", "1.2"];
+    let check = |server: &[&str], client: &[&str], cause: &str, sentence: &str| {
+        let started = OpenSsl::start(&issued, &root, server);
+        let trial = document::trial(&started.run(&[&["--cacert", &started.ca()], client].concat()));
+        let context = || format!("{server:?} {client:?}: {:#}", trial["tls"]);
+        assert_eq!(outcome(&trial, "tls_failure"), REQUESTS, "{}", context());
+        assert!(trial["tls"]["failures"][cause].as_u64() >= Some(1), "{}", context());
+        let first = trial["tls"]["first_failure"].as_str().unwrap();
+        assert!(first.contains(sentence), "{}", context());
+        let reasons = trial["reasons"].to_string();
+        assert!(reasons.contains(&cause.replace('_', " ")) && reasons.contains(sentence), "{reasons}");
+    };
+    let nothing = "it supports no version, suite or group";
+    check(&["-tls1_2"], &["--tls-min", "1.3"], "alert_protocol_version", nothing);
+    check(&["-tls1_3"], &tls12, "alert_protocol_version", nothing);
+    let chacha = ["--suites", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"];
+    let gcm = ["-tls1_2", "-cipher", "ECDHE-ECDSA-AES256-GCM-SHA384"];
+    check(&gcm, &chacha, "alert_handshake_failure", nothing);
+    check(&["-groups", "P-384"], &["--groups", "X25519"], "alert_handshake_failure", nothing);
+    check(&["-alpn", "h2"], &[], "alert_no_application_protocol", "it supports no application protocol");
+    let required = ["-Verify", "1", "-verify_return_error", "-CAfile", ca];
+    check(&required, &[], "alert_certificate_required", "see --cert and --key");
+    check(&required, &tls12, "alert_handshake_failure", "");
+}
+
+#[test]
+fn options_choose_what_is_negotiated() {
+    let _machine = machine::shared();
+    let root = Authority::root("root");
+    let issued = root.server(&["name.example"]);
+    let client = root.client("client", Validity::Present);
+    let folder = TempDir::new().unwrap();
+    let file = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (ca, cert, key) = (file("ca.pem", &root.pem), file("cert.pem", &client.pem), file("key.pem", &client.key));
+    let required = ["-Verify", "1", "-verify_return_error", "-CAfile", &ca];
+    let server = OpenSsl::start(&issued, &root, &required);
+    let usual = ["--cacert", &ca, "--sni", "name.example", "--cert", &cert, "--key", &key];
+    for (options, negotiated) in [
+        (&["--tls-min", "1.3"][..], ["TLSv1.3", "", "X25519MLKEM768|X25519"]),
+        (&["--tls-max", "1.2"], ["TLSv1.2", "", ""]),
+        (&["--groups", "secp384r1,secp256r1"], ["TLSv1.3", "", "secp384r1"]),
+        (&["--suites", "TLS_CHACHA20_POLY1305_SHA256"], ["TLSv1.3", "TLS_CHACHA20_POLY1305_SHA256", ""]),
+        (
+            &["--suites", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"],
+            ["TLSv1.2", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", ""],
+        ),
+    ] {
+        let trial = document::trial(&server.run(&[&usual[..], options].concat()));
+        assert_eq!(outcome(&trial, "good"), REQUESTS, "{options:?}: {trial:#}");
+        let first = &trial["tls"]["negotiated"][0];
+        for (name, expected) in ["version", "suite", "group"].into_iter().zip(negotiated) {
+            let is_one = expected.is_empty() || expected.split('|').any(|one| first[name] == one);
+            assert!(is_one, "{options:?}: {first:#}");
+        }
+    }
+    let without_name = document::trial(&server.run(&["--cacert", &ca, "--cert", &cert, "--key", &key]));
+    assert!(without_name["tls"]["failures"]["certificate_wrong_name"].as_u64() >= Some(1), "{without_name:#}");
 }
 
 #[test]
@@ -130,6 +221,56 @@ fn options_that_fit_nothing_are_refused() {
     refused(&["https://127.0.0.1:1/", "--groups", "x448"], "known are X25519MLKEM768");
     refused(&["https://127.0.0.1:1/", "--cacert", "/nowhere"], "--cacert: cannot read /nowhere");
     refused(&["https://127.0.0.1:1/", "--tls-min", "1.3", "--tls-max", "1.2"], "is above the highest");
+}
+
+/// A server that keeps connections open, and says of each how the client has ended it.
+const WITNESS: &str = "
+import socket, ssl, sys, threading
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[1], sys.argv[2])
+server = socket.create_server(('127.0.0.1', 0))
+print('port', server.getsockname()[1], flush=True)
+def serve(plain):
+    try:
+        client = context.wrap_socket(plain, server_side=True, suppress_ragged_eofs=False)
+    except OSError:
+        return  # The client only looks whether the server can be reached.
+    try:
+        while client.recv(4096):
+            client.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok')
+        print('end: close_notify', flush=True)
+    except OSError as error:
+        print('end:', error, flush=True)
+while True:
+    threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
+";
+
+/// Connections that are closed after each request, and those that are open when the run ends.
+#[test]
+fn connections_end_by_close_notify() {
+    let _machine = machine::shared();
+    let issued = Authority::root("root").server(&["127.0.0.1"]);
+    let folder = TempDir::new().unwrap();
+    let [chain, key] = [("chain.pem", &issued.pem), ("key.pem", &issued.key)].map(|(name, content)| {
+        let path = folder.path().join(name);
+        fs::write(&path, content).unwrap();
+        path
+    });
+    let witness = Process::start(Command::new("python3").args(["-c", WITNESS]).arg(chain).arg(key));
+    let port = until("the port", PATIENCE, || Some(witness.stdout().split_once('\n')?.0.replace("port ", "")));
+    let url = format!("https://127.0.0.1:{port}/");
+    let ends = || witness.stdout().matches("end: ").count();
+    for driver in DRIVERS {
+        for (more, connections) in [(&["--calls", "1"][..], 6), (&["--connections", "2"], 2)] {
+            let before = ends();
+            let load = ["--workers", "2", "--requests", "6", "--insecure", "--json", "--driver", driver];
+            let trial = document::trial(&run_thalweg(&[&["run", &url], &load[..], more].concat()));
+            assert_eq!(outcome(&trial, "good"), 6, "{driver}: {trial:#}");
+            until("all connections to end", PATIENCE, || (ends() >= before + connections).then_some(()));
+        }
+    }
+    let log = witness.stdout();
+    assert!(log.lines().skip(1).all(|line| line == "end: close_notify"), "{log}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! end_to_end conformance` does that, and records nginx's responses.
 
 pub mod case;
+mod frames;
 mod peer;
 mod table;
 pub mod talk;
@@ -207,7 +208,7 @@ fn nginx_answers_as_put_down() {
 
 #[test]
 fn the_document_is_what_the_transcripts_say() {
-    table::check(&case::groups());
+    table::check(&case::groups(), &frames::groups());
 }
 
 /// Fewer would be a mistake in reading them.

@@ -11,10 +11,17 @@ use crate::process::{Process, thalweg, valid};
 #[test]
 fn the_demo_ends_within_a_minute_and_leaves_a_report() {
     let _machine = machine::exclusive();
+    whole(&["demo"]);
+    let document = whole(&["demo", "--tls"]);
+    assert!(document.contains("https://"), "the target is over TLS");
+}
+
+/// Makes the demonstration. Returns its report.
+fn whole(command: &[&str]) -> String {
     let folder = TempDir::new().unwrap();
     let ended = valid(|| {
         let begun = Instant::now();
-        let ended = Process::start(thalweg(&["demo"]).current_dir(folder.path())).wait(Duration::from_secs(180));
+        let ended = Process::start(thalweg(command).current_dir(folder.path())).wait(Duration::from_secs(180));
         assert!(begun.elapsed() < Duration::from_secs(60), "it took {:?}", begun.elapsed());
         ended
     });
@@ -29,4 +36,5 @@ fn the_demo_ends_within_a_minute_and_leaves_a_report() {
         assert!(html.contains(part), "the report has no {part}");
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing lies beside the report");
+    html
 }

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
 use crate::machine;
+use crate::nginx::Nginx;
 use crate::process::{PATIENCE, Process, program, run_thalweg, thalweg, until};
 use crate::server::{Server, Tree};
 
@@ -73,16 +74,35 @@ fn our_server_answers_on_many_streams() {
 #[test]
 fn a_server_of_http1_alone_breaks_the_protocol() {
     let _machine = machine::shared();
-    let nginx = crate::nginx::Nginx::start();
+    let nginx = Nginx::start();
     let trial = load(&nginx.url("/000.txt"), &["--workers", "1", "--requests", "5"]);
     assert_eq!(outcome(&trial, "good"), 0, "{trial:#}");
     assert_eq!(outcome(&trial, "protocol_error"), 5, "{trial:#}");
+}
+
+/// nginx ends each connection with GOAWAY after so many requests. It reads on until the client
+/// closes: otherwise the kernel resets the connection, and the client may not learn of GOAWAY.
+#[test]
+fn connections_that_the_server_ends_are_counted_and_no_request_is_lost() {
+    let _machine = machine::shared();
+    let nginx = Nginx::with_listener("http2", "keepalive_requests 100; lingering_close always;");
+    let url = nginx.other_url("http", "/000.txt");
+    let usual = ["--workers", "8", "--connections", "2", "--streams", "4", "--requests", "1000"];
+    let trial = load(&url, &[&usual[..], &["--retry-refused", "3"]].concat());
+    assert_eq!(outcome(&trial, "good"), 1000, "{trial:#}");
+    let streams = &trial["streams"];
+    let (opened, retried) = (number(streams, "/opened"), number(streams, "/retried"));
+    assert!(number(streams, "/goaways/NO_ERROR") >= 9.0, "{streams:#}");
+    assert_eq!((opened, number(streams, "/refused")), (1000.0 + retried, retried), "{streams:#}");
+    assert!(number(streams, "/concurrent_max") <= 4.0, "{streams:#}");
+    assert_eq!(nginx.finish().len(), 1000, "nginx has processed each request once");
 }
 
 #[test]
 fn options_of_another_version_are_refused() {
     for (arguments, expected) in [
         (&["--http", "2", "--pipeline", "4"][..], "--pipeline is for HTTP/1.1; with --http 2 use --streams"),
+        (&["--retry-refused", "1"], "--retry-refused needs --http 2"),
         (&["--streams", "4"], "--streams needs --http 2; HTTP/1.1 has --pipeline"),
         (&["--http", "2", "--header", "Connection: close"], "HTTP/2 has no fields of the connection"),
         (&["--http", "2", "--streams", "4", "--calls", "1"], "--streams has no effect with --calls 1"),
@@ -92,15 +112,45 @@ fn options_of_another_version_are_refused() {
     }
 }
 
+/// The numbers in a line of h2load's output that begins so.
+fn numbers(output: &str, line: &str) -> Vec<u64> {
+    let found = output.lines().find(|found| found.starts_with(line));
+    let found = found.unwrap_or_else(|| panic!("no line {line:?} in {output}"));
+    found.split(|c: char| !c.is_ascii_alphanumeric()).filter_map(|word| word.parse().ok()).collect()
+}
+
 #[test]
-fn a_result_in_the_form_of_h2load() {
+fn a_result_in_the_form_of_h2load_has_the_figures_of_h2load() {
     let _machine = machine::shared();
-    let tree = Tree::new();
-    let server = Server::start(&tree.root(), &[], thalweg).expect("the server starts");
-    let url = format!("{}/text.txt", server.url);
-    let arguments = ["run", &url, "--http", "2", "--workers", "2", "--requests", "100", "--format", "h2load"];
-    let ended = run_thalweg(&arguments);
-    let expected = "requests: 100 total, 100 started, 100 done, 100 succeeded, 0 failed, 0 errored, 0 timeout\n\
-                    status codes: 100 2xx, 0 3xx, 0 4xx, 0 5xx\n";
-    assert!(ended.stdout.contains(expected), "{ended:?}");
+    let nginx = Nginx::with_listener("ssl http2", "");
+    for path in ["/000.txt", "/missing"] {
+        let url = nginx.other_url("https", path);
+        let theirs = Command::new(program(&["h2load"], "nghttp2-client"))
+            .args(["-n", "400", "-c", "2", "-m", "4", &url])
+            .output()
+            .expect("h2load can be started");
+        let theirs = String::from_utf8(theirs.stdout).expect("h2load prints ASCII");
+        let load = ["--http", "2", "--workers", "8", "--connections", "2", "--streams", "4", "--requests", "400"];
+        let more = ["--cacert", &nginx.authority(), "--store", "none", "--format", "h2load"];
+        let ours = run_thalweg(&[&["run", &url], &load[..], &more].concat()).stdout;
+        for line in ["requests:", "status codes:"] {
+            assert_eq!(numbers(&ours, line), numbers(&theirs, line), "{ours}\n{theirs}");
+        }
+        // Bytes, in parentheses. Frames of the connection as a whole are not counted here.
+        let bytes = |output: &str| -> Vec<f64> {
+            let line = output.lines().find(|line| line.starts_with("traffic:")).expect("a line on traffic");
+            line.split('(').skip(1).filter_map(|part| part.split(')').next()?.parse().ok()).collect()
+        };
+        let (ours_bytes, theirs_bytes) = (bytes(&ours), bytes(&theirs));
+        assert_eq!(ours_bytes[2], theirs_bytes[2], "content: {ours}\n{theirs}");
+        for (mine, other) in ours_bytes.iter().zip(&theirs_bytes) {
+            assert!((mine / other - 1.0).abs() < 0.01, "{ours}\n{theirs}");
+        }
+        for row in ["time for request: ", "time for connect: ", "time to 1st byte: "] {
+            let columns = |output: &str| {
+                output.lines().find(|line| line.starts_with(row)).map(|line| line.split_whitespace().count())
+            };
+            assert_eq!(columns(&ours), columns(&theirs), "{row}: {ours}\n{theirs}");
+        }
+    }
 }

@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | [`run`], [`outcomes`], [`networks`], [`stall`], [`interrupt`] | tests of a load as a whole, and of how requests can end |
 //! | [`arrivals`], [`connections`], [`workloads`], [`sessions`], [`replay`], [`slow`] | tests of the composition of a load, as the server sees it |
-//! | [`load_http2`] | loads over HTTP/2 |
+//! | [`load_http2`], [`client_tls`], [`protocols`] | loads over HTTP/2 and over TLS; all commands over both |
 //! | [`input`], [`files`], [`formats`], [`memory`] | tests of input and output, and of the cost of input |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`doctor`] | settings of the host: examined, changed, put back |
@@ -21,6 +21,8 @@
 //! | [`attackers`], [`pipelines`] | attackers with more connections than there are slots, and long pipelines; their effect on other clients |
 //! | [`conformance`] | transcripts of HTTP, compared with Thalweg's server and with nginx |
 //! | [`http2`] | HTTP/2 of the server: common clients, downloads that share connections |
+//! | [`interoperation`] | HTTP/2 over TLS with browsers, clients and servers of others |
+//! | [`h2spec`] | h2spec, a test suite of others for servers of HTTP/2 |
 //! | [`yardstick`] | the server of known capacity, as load generators find it |
 //! | [`bottleneck`] | planted bottlenecks, and the part that a search names |
 //! | [`observe`] | the observer of a host: alone, asked by a measuring client, lost |
@@ -30,12 +32,14 @@
 //! | [`credentials`] | user information in a URL: sent, and shown nowhere |
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and downloads by common clients |
 //! | [`tls`], [`authority`] | the server over TLS; certificates for it |
+//! | [`acme`], [`pebble`] | certificates by ACME, and an authority that issues them |
 //! | [`process`], [`machine`], [`namespace`] | child processes; tests that may run side by side; networks of single tests |
 //! | [`curl`], [`nginx`], [`server`] | a client, another server, and Thalweg's |
 //! | [`scripted`], [`recorder`] | a server that follows a script, and one that records its requests |
 //! | [`document`] | the result document as a script reads it |
 #![forbid(unsafe_code)]
 
+mod acme;
 mod arrivals;
 mod attackers;
 #[expect(dead_code, reason = "the tests of the engine use all of it")]
@@ -62,8 +66,10 @@ mod files;
 mod find;
 mod formats;
 mod full_disk;
+mod h2spec;
 mod http2;
 mod input;
+mod interoperation;
 mod interrupt;
 mod kill;
 mod listings;
@@ -76,8 +82,11 @@ mod nginx;
 mod observe;
 mod operation;
 mod outcomes;
+#[path = "../../crates/acme/tests/acme/pebble.rs"]
+mod pebble;
 mod pipelines;
 mod process;
+mod protocols;
 mod race;
 mod recorder;
 mod reload;

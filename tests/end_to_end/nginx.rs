@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::authority::Authority;
 use crate::process::{PATIENCE, Process, program, signal, until};
 
 /// Length of each file in the tree.
@@ -25,6 +26,8 @@ pub struct Nginx {
     worker: u32,
     folder: TempDir,
     address: SocketAddr,
+    /// Its other address, if it has one.
+    other: Option<SocketAddr>,
 }
 
 /// A line of its access log.
@@ -42,13 +45,26 @@ pub struct Entry {
 impl Nginx {
     /// Starts it and waits until it responds.
     pub fn start() -> Self {
+        Self::launch(None)
+    }
+
+    /// The same with another address, whose listener has these parameters: `ssl`, `http2` or both.
+    /// `directives` belong to the server there.
+    pub fn with_listener(parameters: &str, directives: &str) -> Self {
+        // It cannot inherit two sockets from a test, so that another process could take the port
+        // first.
+        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+        Self::launch(Some((port, parameters, directives)))
+    }
+
+    fn launch(other: Option<(SocketAddr, &str, &str)>) -> Self {
         let folder = TempDir::new().expect("a temporary folder can be made");
         // It inherits its socket, so that no other process can take the port between our choice and
         // its start.
         let listener = TcpListener::bind("127.0.0.1:0").expect("the kernel has a port");
         listener.set_nonblocking(true).expect("a listener can be made non-blocking");
         let address = listener.local_addr().expect("a listener has an address");
-        write_tree(folder.path(), address);
+        write_tree(folder.path(), address, other);
         let mut command = Command::new(program(&["nginx"], "nginx"));
         command.arg("-p").arg(folder.path()).arg("-c").arg(folder.path().join("nginx.conf"));
         command.env("NGINX", "0;").stdin(Stdio::from(OwnedFd::from(listener)));
@@ -59,7 +75,18 @@ impl Nginx {
             assert!(process.ended().is_none(), "nginx has ended: {}", process.stderr());
             child_of(process.id()).filter(|_| answers(address))
         });
-        Self { process, worker, folder, address }
+        Self { process, worker, folder, address, other: other.map(|(address, ..)| address) }
+    }
+
+    /// A URL at its other address.
+    pub fn other_url(&self, scheme: &str, path: &str) -> String {
+        let address = self.other.expect("it has another address");
+        format!("{scheme}://{address}{path}")
+    }
+
+    /// The file with the authority that has issued its certificate.
+    pub fn authority(&self) -> String {
+        self.folder.path().join("ca.pem").to_str().expect("temporary folders have plain names").to_owned()
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -132,18 +159,31 @@ impl Entry {
     }
 }
 
-fn write_tree(folder: &Path, address: SocketAddr) {
+fn write_tree(folder: &Path, address: SocketAddr, other: Option<(SocketAddr, &str, &str)>) {
     let root = folder.join("root");
     fs::create_dir(&root).expect("a folder can be made");
     for number in 0..FILES {
         fs::write(root.join(format!("{number:03}.txt")), "x".repeat(FILE_BYTES)).expect("a file can be written");
     }
     fs::write(root.join("included.html"), "y".repeat(FILE_BYTES)).expect("a file can be written");
-    fs::write(folder.join("nginx.conf"), configuration(folder, address)).expect("a file can be written");
+    let authority = Authority::root("root");
+    let issued = authority.server(&["127.0.0.1"]);
+    for (name, content) in [("ca.pem", &authority.pem), ("cert.pem", &issued.pem), ("key.pem", &issued.key)] {
+        fs::write(folder.join(name), content).expect("a file can be written");
+    }
+    fs::write(folder.join("nginx.conf"), configuration(folder, address, other)).expect("a file can be written");
 }
 
-fn configuration(folder: &Path, address: SocketAddr) -> String {
+fn configuration(folder: &Path, address: SocketAddr, other: Option<(SocketAddr, &str, &str)>) -> String {
     let folder = folder.display();
+    let other = other.map_or_else(String::new, |(address, parameters, directives)| {
+        format!(
+            "server {{
+                 listen {address} {parameters}; root {folder}/root; {directives}
+                 ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/key.pem;
+             }}"
+        )
+    });
     format!(
         "daemon off; worker_processes 1; user root root; pid {folder}/nginx.pid; error_log stderr warn;
          events {{ worker_connections 4096; }}
@@ -161,6 +201,7 @@ fn configuration(folder: &Path, address: SocketAddr) -> String {
                  # Includes change the length, so these come in chunks, or to the end of the connection in HTTP/1.0.
                  location = /included.html {{ ssi on; }}
              }}
+             {other}
          }}"
     )
 }

@@ -89,6 +89,17 @@ pub fn program(names: &[&str], package: &str) -> PathBuf {
     })
 }
 
+/// Finds a program that no package has and `tests/setup` builds.
+pub fn built_program(name: &str) -> PathBuf {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
+        || PathBuf::from(std::env::var_os("HOME").expect("a user has a folder")).join(".cache"),
+        PathBuf::from,
+    );
+    let path = cache.join("thalweg-tests/bin").join(name);
+    assert!(path.is_file(), "this test needs {}, which is not there; build it: tests/setup test", path.display());
+    path
+}
+
 /// Waits until `condition` returns a value. It is for actions of another process that sends no
 /// notification.
 pub fn until<T>(what: &str, patience: Duration, mut condition: impl FnMut() -> Option<T>) -> T {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use crate::attackers;
 use crate::authority::{Authority, Issued, Validity};
 use crate::curl;
 use crate::http2;
@@ -222,6 +223,43 @@ fn a_renegotiation_is_refused() {
     assert!(said.contains("RENEGOTIATING") && said.contains("no renegotiation"), "{said}");
     assert_eq!(server.fetch(&place, "a.test", "/small", &[]).status, 200);
     server.stop();
+}
+
+#[test]
+fn clients_that_do_not_know_the_kind_of_key_have_nothing_in_common_with_the_server() {
+    let place = Place::new();
+    let certificate = place.certificate("a", &["a.test"]);
+    let root = place.path("root");
+    let server = Server::start(&[&root, "--listen", "127.0.0.1:0", "--tls", &certificate]);
+    for version in ["-tls1_2", "-tls1_3"] {
+        let said = server.s_client(&[version, "-sigalgs", "RSA-PSS+SHA256:RSA+SHA256"], "");
+        assert!(said.contains("alert handshake failure"), "{version}: {said}");
+    }
+    server.stop();
+}
+
+/// A client that leaves its handshake half done costs the server its part of it, and a place.
+#[test]
+fn handshakes_that_are_not_completed_do_not_keep_others_out() {
+    const SECONDS: &str = "60";
+    const FETCHES: usize = 30;
+    let _machine = machine::exclusive();
+    let place = Place::new();
+    let certificate = place.certificate("a", &["a.test"]);
+    let root = place.path("root");
+    for driver in DRIVERS {
+        let server = Server::start(&[&root, "--listen", "127.0.0.1:0", "--tls", &certificate, "--driver", driver]);
+        let port = server.port.to_string();
+        let roles = ["attack", &port, SECONDS, "hello=300", "half_hello=300"];
+        let attackers = Process::start(&mut attackers::client_script(&roles));
+        until("the attackers", PATIENCE, || attackers.stdout().contains("begun").then_some(()));
+        for _ in 0..FETCHES {
+            let reply = server.fetch(&place, "a.test", "/small", &["--max-time", "5"]);
+            assert_eq!((reply.status, &*reply.body), (200, &b"small\n"[..]), "over {driver}");
+        }
+        drop(attackers);
+        server.stop();
+    }
 }
 
 #[test]
@@ -474,8 +512,7 @@ fn what_cannot_be_served_is_explained() {
         assert_eq!(ended.code, Some(2), "{ended:?}");
         assert!(ended.stderr.contains(text), "{}", ended.stderr);
     };
-    check(&["--tls", "auto"], "not built in yet");
-    check(&["--tls", "cert.pem"], "expected self-signed, or CERT:KEY");
+    check(&["--tls", "cert.pem"], "expected auto, self-signed, or CERT:KEY");
     check(&["--tls", &mixed], "is not that of the certificate");
     check(&["--tls", "/nowhere.pem:/nowhere.key"], "cannot read /nowhere.pem");
     check(&["--tls", "self-signed", "--tls-redirect"], "there is nothing to redirect");

@@ -65,18 +65,34 @@ pub fn response_bytes(plan: &Plan) -> io::Result<usize> {
             return Err(io::Error::other(format!("{address} does not respond in HTTP")));
         }
     }
-    let head_bytes = head.len();
-    let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
+    let (head_bytes, body_bytes) = (head.len(), body_bytes(plan, &head)?);
+    io::copy(&mut stream.take(body_bytes as u64), &mut io::sink()).map_err(explain)?;
+    Ok(head_bytes + body_bytes)
+}
+
+/// The length of a response whose head has come whole.
+///
+/// # Errors
+/// It is none, its status is not 200, or it does not say how long it is.
+pub fn length_of_response(plan: &Plan, bytes: &[u8]) -> io::Result<u64> {
+    const END: &[u8] = b"\r\n\r\n";
+    let head_bytes = bytes.windows(END.len()).position(|four| four == END).map(|at| at + END.len());
+    let head_bytes = head_bytes.ok_or_else(|| io::Error::other("the head of the first response comes in pieces"))?;
+    Ok((head_bytes + body_bytes(plan, &bytes[..head_bytes])?) as u64)
+}
+
+/// The bytes behind a head.
+fn body_bytes(plan: &Plan, head: &[u8]) -> io::Result<usize> {
+    let address = plan.address();
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
     if head.split_ascii_whitespace().nth(1) != Some("200") {
         let status = head.lines().next().unwrap_or_default();
         return Err(io::Error::other(format!("{address} responds to {} with: {status}", plan.path)));
     }
     let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
-    let body_bytes: usize = length
+    length
         .and_then(|length| length.trim().parse().ok())
-        .ok_or_else(|| io::Error::other(format!("{address} does not say how long its response is")))?;
-    io::copy(&mut stream.take(body_bytes as u64), &mut io::sink()).map_err(explain)?;
-    Ok(head_bytes + body_bytes)
+        .ok_or_else(|| io::Error::other(format!("{address} does not say how long its response is")))
 }
 
 /// An open connection.

@@ -193,7 +193,7 @@ impl Client<'_> {
 }
 
 /// Waits for events; false if one of them is the end of the run.
-fn wait(epoll: &OwnedFd, events: &mut Vec<Event>) -> io::Result<bool> {
+pub fn wait(epoll: &OwnedFd, events: &mut Vec<Event>) -> io::Result<bool> {
     events.clear();
     match epoll::wait(epoll, spare_capacity(events), None) {
         Ok(_) | Err(Errno::INTR) => {}

@@ -12,7 +12,10 @@ mod account;
 mod canned;
 mod epoll;
 mod files;
+mod frames;
+mod layered;
 mod plan;
+mod secure;
 mod stop;
 mod uring;
 
@@ -44,6 +47,11 @@ fn run(plan: &Plan) -> io::Result<Totals> {
         pin(cpu)?;
     }
     match (plan.role, plan.driver) {
+        (_, Driver::Uring) if plan.is_layered() => {
+            Err(io::Error::other("TLS and HTTP/2: only with --driver epoll; what they add is the same either way"))
+        }
+        (Role::Client, Driver::Epoll) if plan.is_layered() => layered::client(plan),
+        (Role::Server, Driver::Epoll) if plan.is_layered() => layered::server(plan),
         (Role::Client, Driver::Epoll) => epoll::client(plan),
         (Role::Client, Driver::Uring) => uring::client(plan),
         (Role::Server, Driver::Epoll) if !plan.file.is_empty() => files::server(plan),

@@ -42,6 +42,18 @@ pub struct Plan {
     /// A connection per request, instead of keeping it
     #[arg(long)]
     pub close: bool,
+    /// Client (epoll): speak TLS 1.3
+    #[arg(long)]
+    pub tls: bool,
+    /// Server (epoll): speak TLS 1.3 with the certificate chain and key of these files
+    #[arg(long, value_name = "CHAIN:KEY", value_parser = certificate)]
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// With TLS and --close: resume sessions by tickets
+    #[arg(long, requires = "close")]
+    pub resume: bool,
+    /// Speak HTTP/2 (epoll), a client with so many streams per connection
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1024), conflicts_with = "close")]
+    pub streams: u16,
     /// CPU to run on
     #[arg(long)]
     pub cpu: Option<usize>,
@@ -64,8 +76,18 @@ impl Plan {
         SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.port)
     }
 
+    /// Whether there is more between socket and exchange than HTTP/1 over TCP.
+    pub fn is_layered(&self) -> bool {
+        self.tls || self.certificate.is_some() || self.streams > 0
+    }
+
     /// Requests to make or serve; without a bound, more than any run makes.
     pub fn requests_max(&self) -> u64 {
         self.requests.unwrap_or(u64::MAX)
     }
+}
+
+fn certificate(text: &str) -> Result<(PathBuf, PathBuf), String> {
+    let (chain, key) = text.split_once(':').ok_or("two files with a colon between them: CHAIN:KEY")?;
+    Ok((chain.into(), key.into()))
 }

@@ -134,6 +134,42 @@ fn files_are_sent_as_they_are() {
     }
 }
 
+/// A certificate of its own in a folder of the system's, and its key: `CHAIN:KEY`.
+fn certificate() -> String {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate can be made");
+    let files = [("chain", made.cert.pem()), ("key", made.signing_key.serialize_pem())].map(|(name, text)| {
+        let path = std::env::temp_dir().join(format!("floor-{name}-{}.pem", std::process::id()));
+        std::fs::write(&path, text).expect("there is room for temporary files");
+        path.to_str().expect("its name is text").to_owned()
+    });
+    files.join(":")
+}
+
+#[test]
+fn tls_and_http_2_carry_every_request() {
+    let certificate = certificate();
+    let secure = ["--certificate", &certificate];
+    for (server, client_arguments) in [
+        (vec!["--streams", "1"], vec!["--streams", "32"]),
+        (secure.to_vec(), vec!["--tls"]),
+        ([&secure[..], &["--close"]].concat(), vec!["--tls", "--close"]),
+        ([&secure[..], &["--close", "--resume"]].concat(), vec!["--tls", "--close", "--resume"]),
+        ([&secure[..], &["--streams", "1", "--bytes", "40000"]].concat(), vec!["--tls", "--streams", "4"]),
+    ] {
+        let mut server = Server::start("epoll", &[&server[..], &["--requests", "1000"]].concat());
+        let bounds = ["--requests", "1000", "--connections", "8"];
+        let (success, output, errors) = client("epoll", &server.port, &[&client_arguments[..], &bounds].concat());
+        assert!(success, "{client_arguments:?}: {errors}");
+        assert!(output.contains("\"requests\": 1000,"), "{client_arguments:?}: {output}");
+        assert!(server.totals().contains("\"requests\": 1000,"), "{client_arguments:?}");
+    }
+    for path in certificate.split(':') {
+        std::fs::remove_file(path).expect("it is there");
+    }
+    let (success, _, errors) = client("uring", "1", &["--tls"]);
+    assert!(!success && errors.contains("only with --driver epoll"), "{errors}");
+}
+
 #[test]
 fn a_run_of_a_second_ends() {
     for driver in ["epoll", "uring"] {

@@ -27,9 +27,10 @@ use thalweg_sys::proc::{CpuBusy, cpus_busy};
 use thalweg_units::display;
 use thalweg_wire::Version;
 
+use crate::client_tls;
 use crate::exit::{Exit, Failure, remark};
 use crate::interrupt::Interrupt;
-use crate::options::{DemoOptions, DriverOption};
+use crate::options::{ClientTlsOptions, DemoOptions, DriverOption};
 use crate::output;
 use crate::preflight;
 use crate::progress::Line;
@@ -78,7 +79,7 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
     })?;
     let cpus = allowed_cpus().map_err(Failure::unreachable)?;
     let (server_cpu, load_cpu) = quietest(&cpus);
-    let server = ServerProcess::start(tree.path(), server_cpu, options.driver)?;
+    let server = ServerProcess::start(tree.path(), server_cpu, options.driver, options.tls)?;
     output::print(&format!(
         "serving {FILES} files of {FILE_BYTES} bytes at {} on CPU {server_cpu}, searching for the capacity from CPU \
          {load_cpu}\n\n",
@@ -225,7 +226,7 @@ impl Contestant {
     /// with a connection for each request. Also the difference in words.
     fn choose(folder: &Path, cpu: usize, options: &DemoOptions) -> Result<(Self, String), Failure> {
         if options.driver != DriverOption::Epoll && AnyDriver::refusal().is_none() {
-            let server = ServerProcess::start(folder, cpu, DriverOption::Epoll)?;
+            let server = ServerProcess::start(folder, cpu, DriverOption::Epoll, options.tls)?;
             let difference = "the server over io_uring (A) with the same server over epoll (B)".to_owned();
             return Ok((Self { server: Some(server), calls: None }, difference));
         }
@@ -312,7 +313,10 @@ fn plan(target: &Target, paths: &[String], cpu: usize, options: &DemoOptions) ->
     };
     let requests: Vec<_> = paths.iter().map(request).collect::<Result<_, _>>().map_err(Failure::unreachable)?;
     let extent = Extent::Duration(Duration::from_secs(1));
+    // Its certificate was made for this demonstration.
+    let tls = ClientTlsOptions { insecure: target.is_tls(), ..ClientTlsOptions::default() };
     Ok(Plan {
+        tls: client_tls::plan(&tls, target, Version::Http11)?,
         pick: Pick::Random,
         timeout: Duration::from_secs(2),
         drain: Duration::ZERO,
@@ -334,13 +338,16 @@ struct ServerProcess {
 }
 
 impl ServerProcess {
-    fn start(folder: &Path, cpu: usize, driver: DriverOption) -> Result<Self, Failure> {
+    fn start(folder: &Path, cpu: usize, driver: DriverOption, tls: bool) -> Result<Self, Failure> {
         let failed = |what: String| Failure::unreachable(format!("cannot start the demo's server: {what}"));
         let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
         let mut command = Command::new(program);
         command.arg("serve").arg(folder).args(["--listen", "127.0.0.1:0", "--cores", &cpu.to_string()]);
         if let Some(name) = driver.to_possible_value() {
             command.args(["--driver", name.get_name()]);
+        }
+        if tls {
+            command.args(["--tls", "self-signed"]);
         }
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(|error| failed(error.to_string()))?;

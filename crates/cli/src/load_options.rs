@@ -52,6 +52,7 @@ pub fn plan(
         opening_rate: shape.opening_rate,
         hold: shape.hold,
         pipeline: options.requests_at_once().unwrap_or(shape.pipeline),
+        retries: options.retry_refused,
         reuse: options.reuse.into(),
         pace: paced.then(|| Pace::new(options.throttle, options.rtt.unwrap_or_default())),
         check,
@@ -92,6 +93,7 @@ fn ensure_consistent(options: &LoadOptions, shape: &Shape) -> Result<(), Failure
     if options.pipeline.is_some() && multiplexes {
         return Err(Failure::usage("--pipeline is for HTTP/1.1; with --http 2 use --streams"));
     }
+    ensure_retries(options, shape)?;
     let idle = if options.requests_at_once().is_none_or(|requests| requests == 1) {
         None
     } else if options.http == HttpVersion::Http10 {
@@ -110,6 +112,21 @@ fn ensure_consistent(options: &LoadOptions, shape: &Shape) -> Result<(), Failure
     };
     let option = if multiplexes { "--streams" } else { "--pipeline" };
     idle.map_or(Ok(()), |reason| Err(Failure::usage(format!("{option} has no effect {reason}"))))
+}
+
+/// Refuses `--retry-refused` where no request could be sent again.
+fn ensure_retries(options: &LoadOptions, shape: &Shape) -> Result<(), Failure> {
+    if options.retry_refused == 0 {
+        return Ok(());
+    }
+    let reason = if options.http != HttpVersion::Http2 {
+        "needs --http 2: HTTP/1.1 servers cannot say that they have not processed a request (RFC 9110, 9.2.2)"
+    } else if shape.user.is_some() {
+        "has no effect with --session and --conn-rate, whose calls end with their connection"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::usage(format!("--retry-refused {reason}")))
 }
 
 /// The settings in the document, by the names of their options.
@@ -131,6 +148,9 @@ pub fn settings(options: &LoadOptions, target: &Target, plan: &Plan) -> BTreeMap
     }
     if let LoopPlan::Open { spacing: Spacing::Poisson, .. } = plan.arrivals {
         set("arrivals", "poisson".to_owned());
+    }
+    if plan.retries > 0 {
+        set("retry-refused", plan.retries.to_string());
     }
     if plan.reuse == Reuse::Latest {
         set("reuse", "latest".to_owned());

@@ -5,6 +5,7 @@
 //! confines its files; it starts the loops; and when everything is open, it gives up most system
 //! calls.
 
+mod acme;
 mod check;
 mod confinement;
 mod description;
@@ -14,6 +15,7 @@ mod takeover;
 mod watch;
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
@@ -24,6 +26,7 @@ use thalweg_serve::{
 use thalweg_sys::resource_limits::{descriptors, raise_descriptors};
 use thalweg_sys::service_manager::Notification;
 
+use self::acme::AcmeProcess;
 use self::confinement::{Identity, file_access, socket_file};
 use self::description::{announcement, describe, roots};
 use self::launcher::Launcher;
@@ -60,7 +63,7 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let groups = std::mem::take(&mut inheritance.groups);
     let given: Vec<_> =
         groups.iter().filter(|group| group.by_service_manager).map(|group| group.asked.clone()).collect();
-    let configuration = Configuration::of(options).map(|configuration| with_given(configuration, &given))?;
+    let configuration = Configuration::of(options)?.with_given(&given);
     let config = &configuration.server;
     ensure_driver(config.driver)?;
     // This check comes before a socket's file is made, which a failure would leave behind.
@@ -74,31 +77,42 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let socket_file = socket_file(&configuration).map_err(unknown)?;
     let listeners = Listeners::open(&config.listen, socket_file, groups, loops).map_err(refuse)?;
     // Keys are often readable by root alone.
-    let tls = ServerTls::open(config, None, &|path| fs::read(path)).map_err(StartError::from).map_err(refuse)?;
+    let mut tls = ServerTls::open(config, None, &|path| fs::read(path)).map_err(StartError::from).map_err(refuse)?;
     if let (Some(tls), Some(tickets)) = (&tls, &inheritance.tickets) {
         // Keys of another version's making leave clients with full handshakes.
         let _ = tls.tickets().import(tickets);
     }
+    acme::prepare(&configuration, identity.account())?;
     let mut confinement = identity.assume()?;
     // The user who serves may have fewer rights.
     check::ensure_writable(&configuration)?;
-    let unable = |error| Failure::unreachable(format!("cannot start the launcher process: {error}"));
+    let certified = acme::install_stored(&configuration, tls.as_mut());
+    let unable = |error| Failure::unreachable(format!("cannot start a process beside the server: {error}"));
     let launcher = Launcher::start(options.config.as_deref(), || named_files(options)).map_err(unable)?;
+    let acme = start_acme(options, &configuration, &given).map_err(unable)?;
     let configure = || {
         let configuration = Configuration::from_opened(options, &|_| launcher.open_configuration())?;
-        Ok(with_given(configuration, &given))
+        Ok(configuration.with_given(&given))
     };
     let file_access = file_access(&configuration).map_err(Failure::unreachable)?;
     confinement.confine_files(configuration.sandbox, &file_access)?;
     let running = Server::start_with(config.clone(), listeners, tls).map_err(refuse)?;
+    running.show_certificate(certified.as_ref().map(|certified| certified.state.clone()));
     confinement.confine_calls(configuration.sandbox)?;
     let predecessor = inheritance.settle()?;
     let pid_file = configuration.pid_file.as_deref().map(PidFile::write).transpose()?;
-    say(&configuration)(&announcement(&roots(&configuration), &running, &confinement))?;
+    let lines = announcement(
+        &roots(&configuration),
+        &running,
+        &confinement,
+        certified.as_ref().map(|certified| &*certified.line),
+    );
+    say(&configuration)(&lines)?;
     let watch = Watch {
         running,
         signals: &signals,
         launcher: &launcher,
+        acme,
         configure: &configure,
         predecessor,
         successor: None,
@@ -129,24 +143,25 @@ fn end(mut watch: Watch<'_>, pid_file: Option<PidFile>) -> Result<ExitCode, Fail
     Ok(Exit::Met.into())
 }
 
+/// Starts the process that obtains certificates, if any is to be obtained. It reads the
+/// configuration itself for a reload.
+fn start_acme(
+    options: &ServeOptions,
+    configuration: &Configuration,
+    given: &[ListenAddr],
+) -> io::Result<Option<AcmeProcess>> {
+    let Some(settings) = acme::settings(configuration) else { return Ok(None) };
+    let configure = || {
+        let configuration = Configuration::of(options).map_err(|failure| failure.line())?;
+        Ok(acme::settings(&configuration.with_given(given)))
+    };
+    AcmeProcess::start(settings, configure).map(Some)
+}
+
 /// The files that the configuration names by now; none if it cannot be read.
 fn named_files(options: &ServeOptions) -> Vec<PathBuf> {
     let Ok(loaded) = Loaded::read(options, &|path| fs::File::open(path)) else { return Vec::new() };
     ServerTls::files(&loaded.configuration.server).into_iter().map(Path::to_owned).collect()
-}
-
-/// Adds the addresses that a service manager listens on; they replace the default addresses.
-fn with_given(mut configuration: Configuration, given: &[ListenAddr]) -> Configuration {
-    let listen = &mut configuration.server.listen;
-    if !given.is_empty() && *listen == Configuration::default().server.listen {
-        listen.clear();
-    }
-    for address in given {
-        if !listen.contains(address) {
-            listen.push(address.clone());
-        }
-    }
-    configuration
 }
 
 /// The failure of a server that cannot start, with advice. A wrong setting is a usage error; a

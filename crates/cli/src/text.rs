@@ -146,11 +146,13 @@ fn transfer(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::R
     writeln!(out, "\n  received {received} ({bits}){split}; sent {}", display::bytes(bytes.sent))?;
     connections(out, document, trial)?;
     handshakes(out, trial)?;
+    streams(out, trial)?;
     let client = &trial.client;
-    let per_request = |seconds: f64| us(seconds * 1e6 / trial.counts.sent.max(1) as f64);
-    let (user, system) = (per_request(client.cpu_user_s), per_request(client.cpu_sys_s));
+    // The sum, where it is no request's.
+    let (requests, unit) = if trial.counts.sent == 0 { (1, "") } else { (trial.counts.sent, " per request") };
+    let [user, system] = [client.cpu_user_s, client.cpu_sys_s].map(|seconds| us(seconds * 1e6 / requests as f64));
     let busiest = display::percent(client.busiest_core);
-    writeln!(out, "  client: {busiest} of its busiest CPU, {user} user and {system} system per request")?;
+    writeln!(out, "  client: {busiest} of its busiest CPU, {user} user and {system} system{unit}")?;
     if document.host.shared_with_target {
         writeln!(out, "  client and server shared this host")?;
     }
@@ -169,6 +171,27 @@ fn handshakes(out: &mut String, trial: &Trial) -> std::fmt::Result {
         write!(out, "; {}", parts.join(", "))?;
     }
     writeln!(out, "; certificates of {}", display::bytes(tls.chain_bytes))
+}
+
+/// HTTP/2 streams, and those that the server has ended without a response.
+fn streams(out: &mut String, trial: &Trial) -> std::fmt::Result {
+    let Some(streams) = &trial.streams else { return Ok(()) };
+    let (opened, most) = (display::count(streams.opened), display::count(streams.concurrent_max));
+    write!(out, "  HTTP/2: {opened} streams, at most {most} at the same time on a connection")?;
+    for (frame, counts) in [("reset by the server", &streams.resets), ("GOAWAY received", &streams.goaways)] {
+        let counts: Vec<String> =
+            counts.iter().map(|(code, count)| format!("{} x {code}", display::count(*count))).collect();
+        if !counts.is_empty() {
+            write!(out, "; {frame}: {}", counts.join(", "))?;
+        }
+    }
+    if streams.refused > 0 {
+        write!(out, "; {} requests not processed by the server", display::count(streams.refused))?;
+    }
+    if streams.retried > 0 {
+        write!(out, ", {} of them sent again", display::count(streams.retried))?;
+    }
+    writeln!(out)
 }
 
 fn connections(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result {
@@ -283,6 +306,7 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
 #[cfg(test)]
 mod tests {
     use thalweg_lab::document::SkippedLines;
+    use thalweg_measure::trial::StreamFigures;
 
     use super::*;
     use crate::format::fixture;
@@ -312,6 +336,24 @@ mod tests {
             2.00 s maximum";
         let trial = Trial { sessions: Some(fixture::sessions()), ..fixture::trial() };
         check(trial, None, &format!("{received}{opened}\n{sessions}\n{CLIENT}"));
+    }
+
+    #[test]
+    fn streams_that_the_server_has_ended_are_named_by_error_code() {
+        let received = "received 1.50 MB (1.20 Mbit/s): 1.02 MB content, 476 KB heads, 3.98 KB framing; sent 134 KB\n";
+        let opened = "  connections: 498 opened, at most 7 at the same time, 3 failed\n";
+        let mut figures = StreamFigures::default();
+        figures.record_connection(2000, 8);
+        let usual = "  HTTP/2: 2,000 streams, at most 8 at the same time on a connection";
+        let trial = Trial { streams: Some(figures.summary()), ..fixture::trial() };
+        check(trial, None, &format!("{received}{opened}{usual}\n{CLIENT}"));
+        figures.resets = [("CANCEL", 2), ("REFUSED_STREAM", 10)].into();
+        figures.goaways = [("NO_ERROR", 1)].into();
+        (figures.refused, figures.retried) = (12, 11);
+        let ended = "; reset by the server: 2 x CANCEL, 10 x REFUSED_STREAM; GOAWAY received: 1 x NO_ERROR; 12 requests \
+            not processed by the server, 11 of them sent again";
+        let trial = Trial { streams: Some(figures.summary()), ..fixture::trial() };
+        check(trial, None, &format!("{received}{opened}{usual}{ended}\n{CLIENT}"));
     }
 
     #[test]

@@ -1,23 +1,25 @@
 //! The capacity search: it gets a hint from a trial at full speed, calibrates the client, makes the
 //! trials that the state machine of `measure` requests, and draws the conclusion.
 
+use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use thalweg_load::{Extent, LoadError, LoopPlan, Pick, Plan, RateProfile, RequestText, Spacing, template};
+use thalweg_load::{Extent, LoadError, LoopPlan, Pick, Plan, RateProfile, RequestText, Spacing, TlsPlan, template};
 use thalweg_measure::limit::Statistic;
 use thalweg_measure::search::{
     EndReason, Phase, PlanError, Search, SearchPlan, SearchResult, Step, TailLimit, TrialSummary,
 };
 use thalweg_measure::{Limit, Outcome, Verdict};
 use thalweg_units::display;
+use thalweg_wire::Version;
 
 use crate::bottleneck::Evidence;
 use crate::conclusion::{Conclusion, conclude, nothing_good};
 use crate::document::Trial;
 use crate::evidence::{self, Diagnosis};
-use crate::sink::Sink;
+use crate::sink::{self, Sink, SinkSettings};
 use crate::trial::{TestBed, TrialRequest, TrialResult, Watcher};
 
 /// Length of the two trials at full speed: the calibration, and the one that gives the hint (phase
@@ -69,7 +71,7 @@ pub enum SearchError {
     Load(#[from] LoadError),
     /// The built-in sink could not be started.
     #[error("cannot start the built-in sink for the calibration: {0}")]
-    Sink(std::io::Error),
+    Sink(io::Error),
     /// The plan makes no sense.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -310,21 +312,31 @@ fn calibrate(
 ) -> Result<TrialResult, SearchError> {
     let spare = thalweg_sys::affinity::allowed_cpus().unwrap_or_default();
     let spare = spare.into_iter().find(|cpu| !settings.base.cpus.contains(cpu));
-    let sink =
-        Sink::start(body_bytes, spare, settings.base.driver, settings.base.connections).map_err(SearchError::Sink)?;
+    let base = &settings.base;
+    let sink = SinkSettings {
+        body_bytes,
+        version: base.version(),
+        tls: base.tls.is_some(),
+        cpu: spare,
+        driver: base.driver,
+        connections_max: base.connections,
+    };
+    let sink = Sink::start(sink).map_err(SearchError::Sink)?;
     let text = RequestText {
         method: "GET",
         authority: &test_bed.target.authority,
         target: &test_bed.target.path,
-        version: thalweg_wire::Version::Http11,
+        version: if base.version() == Version::Http2 { Version::Http2 } else { Version::Http11 },
         fields: &[],
         body: b"",
     };
     let request = template(&text).expect("a URL's parts make a valid request");
     let mut plan = closed_loop(&settings.base);
     plan.peer = sink.address().into();
-    // The sink speaks none.
-    plan.tls = None;
+    if let Some(tls) = &base.tls {
+        let settings = sink.client(&tls.settings).map_err(|error| SearchError::Sink(io::Error::other(error)))?;
+        plan.tls = Some(TlsPlan { settings, server_name: sink::NAME.to_owned(), resume: tls.resume });
+    }
     plan.sources = Vec::new();
     plan.requests = [request].into();
     plan.pick = Pick::Sequential;

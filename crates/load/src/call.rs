@@ -29,8 +29,10 @@ pub(crate) struct Call {
     /// When it was sent, if the driver has sent others since and does not know it any more.
     pub(crate) sent: Stamp,
     pub(crate) first_byte: Stamp,
-    /// The number of its request.
+    /// The number of its request, and how often that was sent again because no server had processed
+    /// it.
     pub(crate) request: u32,
+    pub(crate) retries: u8,
     /// The last one on its connection.
     pub(crate) last: bool,
     pub(crate) measured: bool,
@@ -95,19 +97,32 @@ impl Calls {
                 StreamId::of(self.places.len() - 1)
             }
         };
+        self.append(list, stream);
+        stream
+    }
+
+    /// Puts a call at the end of a list. It knows the one before it already.
+    #[inline]
+    fn append(&mut self, list: &mut CallList, stream: StreamId) {
         match list.last {
             Some(last) => self[last].next = Some(stream),
             None => list.first = Some(stream),
         }
         list.last = Some(stream);
         list.len += 1;
-        stream
     }
 
     /// Takes a call off its connection. Nothing names it any more; what it holds stays until its
     /// place is used again.
     #[inline]
     pub(crate) fn remove(&mut self, list: &mut CallList, stream: StreamId) -> &mut Call {
+        self.unlink(list, stream);
+        self.free.push(stream);
+        &mut self[stream]
+    }
+
+    #[inline]
+    fn unlink(&mut self, list: &mut CallList, stream: StreamId) {
         let (previous, next) = (self[stream].previous, self[stream].next);
         match previous {
             Some(previous) => self[previous].next = next,
@@ -118,8 +133,14 @@ impl Calls {
             None => list.last = previous,
         }
         list.len -= 1;
-        self.free.push(stream);
-        &mut self[stream]
+    }
+
+    /// Moves a call behind those of another list.
+    pub(crate) fn transfer(&mut self, from: &mut CallList, to: &mut CallList, stream: StreamId) {
+        self.unlink(from, stream);
+        let call = &mut self[stream];
+        (call.previous, call.next) = (to.last, None);
+        self.append(to, stream);
     }
 
     /// The calls of a connection.
@@ -224,6 +245,7 @@ mod tests {
             sent: Stamp::default(),
             first_byte: Stamp::default(),
             request,
+            retries: 0,
             last: false,
             measured: true,
             submitted: false,
@@ -253,5 +275,7 @@ mod tests {
         calls.remove(&mut second, other);
         calls.remove(&mut second, reused);
         assert!(second.is_empty() && second.first().is_none() && calls.places() == 5);
+        calls.transfer(&mut first, &mut second, streams[2]);
+        assert_eq!((requests(&calls, &first), requests(&calls, &second)), (vec![4], vec![2]));
     }
 }

@@ -63,6 +63,13 @@ impl RunFigures {
         trial.intervals.record_sent();
     }
 
+    /// Counts a measured request that is handed to the driver once more.
+    pub(crate) fn record_sent_again(&mut self, bytes: usize, body_bytes: usize) {
+        self.trial.bytes.sent += bytes as u64;
+        self.trial.bytes.body_sent += body_bytes as u64;
+        self.trial.bytes.head_sent += (bytes - body_bytes) as u64;
+    }
+
     /// Counts bytes of measured requests' bodies that had to wait for the server.
     pub(crate) fn record_late_body(&mut self, bytes: usize) {
         self.trial.bytes.sent += bytes as u64;

@@ -82,6 +82,16 @@ impl Transport {
         driver.receive(id, bytes_max);
     }
 
+    /// Ends our direction in the way of TLS (RFC 8446, 6.1), before the connection is closed. Not
+    /// if the driver is still sending: what the connection was to carry is lost then. Returns
+    /// whether there is something to send.
+    pub(crate) fn close_notify<D: Driver>(&mut self, driver: &mut D, id: SocketId) -> bool {
+        match self {
+            Self::Plain => false,
+            Self::Tls(tls) => tls.close_notify(driver, id),
+        }
+    }
+
     /// Whether the end of the server's direction, if it comes now, may be an attacker's: TLS has
     /// not ended it (RFC 8446, 6.1).
     pub(crate) fn is_cut_by_end(&self) -> bool {
@@ -153,6 +163,15 @@ impl Tls {
         self.is_sending = true;
         self.carries = std::mem::take(&mut self.waiting_carries);
         driver.send(id, SendBuf::Shared(self.in_flight.clone()));
+    }
+
+    fn close_notify<D: Driver>(&mut self, driver: &mut D, id: SocketId) -> bool {
+        if self.is_sending {
+            return false;
+        }
+        self.engine.close(&mut self.waiting);
+        self.flush(driver, id);
+        self.is_sending
     }
 
     fn on_sent<D: Driver>(&mut self, driver: &mut D, id: SocketId) -> bool {

@@ -59,6 +59,39 @@ impl ServerConfig {
     }
 }
 
+impl ServerConfig {
+    /// The host names of the certificate that is obtained by ACME, in lower case; empty if none is.
+    /// Those of sites are taken as far as an authority can verify them: no wildcards, no addresses.
+    pub fn acme_hosts(&self) -> Vec<String> {
+        let Some(tls) = self.tls.as_ref().filter(|tls| tls.auto) else { return Vec::new() };
+        let of_sites = self.sites.iter().flat_map(|site| &site.names);
+        let of_sites = of_sites.filter(|name| is_public_name(name)).filter(|_| tls.hosts.is_empty());
+        let mut hosts: Vec<String> = Vec::new();
+        for name in tls.hosts.iter().chain(of_sites).map(|name| name.to_ascii_lowercase()) {
+            if !hosts.contains(&name) {
+                hosts.push(name);
+            }
+        }
+        hosts
+    }
+}
+
+/// Whether a name may be one of the public DNS: of several labels, the last no number.
+pub(crate) fn is_public_name(name: &str) -> bool {
+    let labels: Vec<&str> = name.split('.').collect();
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let is_number = |label: &&str| label.bytes().all(|byte| byte.is_ascii_digit());
+    name.len() <= 253
+        && labels.len() > 1
+        && labels.iter().all(|label| is_label(label))
+        && !labels.last().is_some_and(is_number)
+}
+
 /// TLS: where it is spoken, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsConfig {
@@ -70,6 +103,13 @@ pub struct TlsConfig {
     /// Whether a certificate is made at the start, for the names of all sites and the addresses,
     /// which is trusted by nobody. It is the default one if there is no other.
     pub self_signed: bool,
+    /// Whether a certificate is obtained by ACME (RFC 8555). Until there is one, a self-signed
+    /// certificate stands in for it.
+    pub auto: bool,
+    /// The host names of that certificate; empty: those of all sites.
+    pub hosts: Vec<String>,
+    /// How it is obtained.
+    pub acme: AcmeConfig,
     /// Versions, suites and groups.
     pub selection: Selection,
     /// Whether clients have certificates, where a site or a mount says nothing else.
@@ -106,6 +146,9 @@ impl Default for TlsConfig {
             listen: Vec::new(),
             certificates: Vec::new(),
             self_signed: false,
+            auto: false,
+            hosts: Vec::new(),
+            acme: AcmeConfig::default(),
             selection: Selection::default(),
             client_certificates: ClientCertificateMode::None,
             client_authorities: None,
@@ -116,6 +159,40 @@ impl Default for TlsConfig {
             handshake_time: None,
         }
     }
+}
+
+/// How a certificate is obtained by ACME.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AcmeConfig {
+    /// The URL of the certification authority's directory (RFC 8555, 7.1.1).
+    pub directory: String,
+    /// The mail address that the authority may write to.
+    pub contact: Option<String>,
+    /// The file (PEM) with the certificates that the directory's own certificate is verified by;
+    /// `None`: those that this host trusts.
+    pub roots: Option<PathBuf>,
+    /// The kinds of challenges, the preferred one first; empty: by the ports that are listened on.
+    pub challenges: Vec<AcmeChallenge>,
+    /// The folder that account, key and certificate are kept in; `None`: the user's own.
+    pub state: Option<PathBuf>,
+}
+
+/// The directory of Let's Encrypt.
+const ACME_DIRECTORY: &str = "https://acme-v02.api.letsencrypt.org/directory";
+
+impl Default for AcmeConfig {
+    fn default() -> Self {
+        Self { directory: ACME_DIRECTORY.to_owned(), contact: None, roots: None, challenges: Vec::new(), state: None }
+    }
+}
+
+/// How the control of a host name is proven to a certification authority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AcmeChallenge {
+    /// By a response over plain HTTP on port 80 (RFC 8555, 8.3).
+    Http01,
+    /// By a certificate over TLS on port 443 (RFC 8737).
+    TlsAlpn01,
 }
 
 /// The files of a certificate, in PEM.

@@ -28,14 +28,16 @@ mod work_budget;
 pub use catalog::check::ConfigFault;
 pub use catalog::error::CatalogError;
 pub use config::{
-    Bandwidth, CacheConfig, CertificateFiles, EtagSource, Level, Limits, ListenAddr, ListingStyle, LogConfig,
-    LogFormat, LogTarget, MountConfig, Rule, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, TlsConfig,
-    UnknownHost,
+    AcmeChallenge, AcmeConfig, Bandwidth, CacheConfig, CertificateFiles, EtagSource, Level, Limits, ListenAddr,
+    ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig, Rule, ServerConfig, Settings, SiteConfig, StatusConfig,
+    Symlinks, TlsConfig, UnknownHost,
 };
+pub use http::challenges::ChallengeError;
 pub use server::listeners::{Group, Listeners};
 pub use server::tls::ServerTls;
 pub use server::tls_error::TlsError;
 pub use server::{Control, LivenessCheck, RunError, Running, Server, StartError, loop_count};
 pub use telemetry::counters::Totals;
 pub use telemetry::log::ErrorLog;
+pub use telemetry::registry::CertificateState;
 pub use thalweg_tls::ClientCertificateMode;

@@ -18,6 +18,7 @@ use crate::catalog::site::Sites;
 use crate::config::{Bandwidth, CacheConfig, Limits, ListenAddr, ServerConfig};
 use crate::content::blocking_pool::{BlockingPool, Workers};
 use crate::content::local::watch::test_watcher::TestWatcher;
+use crate::http::challenges::HttpChallenges;
 use crate::http::respond::JobResult;
 use crate::server::commands::CommandQueue;
 use crate::server::service::{Service, Setup};
@@ -27,6 +28,7 @@ use crate::telemetry::counters::{Published, Totals};
 
 mod accounted;
 mod attacks;
+mod challenges;
 mod changing;
 mod deadlines;
 mod disks;
@@ -93,6 +95,7 @@ struct World<'w> {
     /// The server that a remote origin fetches from.
     upstream: Option<origins::UpstreamServer>,
     commands: Arc<[CommandQueue]>,
+    challenges: Arc<HttpChallenges>,
     /// Reports changes, if the server is to learn of them.
     watcher: Option<TestWatcher>,
     service_over: bool,
@@ -275,9 +278,11 @@ fn world_with<'w>(
     let published: Arc<[Published]> = Arc::new([Published::default()]);
     let shared_limits = Arc::new(SharedRateLimits::new(limits, bandwidth, [mount_bytes_per_s_max], driver.now()));
     let commands: Arc<[CommandQueue]> = Arc::new([CommandQueue::default()]);
+    let challenges: Arc<HttpChallenges> = Arc::default();
     let setup = Setup {
         shared_limits,
         sites: Sites::open(&ServerConfig::new(folder, Vec::<ListenAddr>::new())).unwrap(),
+        challenges: Arc::clone(&challenges),
         limits,
         slots_max: limits.connections_max,
         cache: &CacheConfig::default(),
@@ -310,6 +315,7 @@ fn world_with<'w>(
         blocking: workers,
         upstream: None,
         commands,
+        challenges,
         watcher: None,
     };
     (world, published)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, SigningKey};
 use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use webpki::EndEntityCert;
@@ -26,15 +26,7 @@ impl Certificate {
     /// A part is missing or malformed, or the two do not belong together.
     pub fn of_pem(chain: &[u8], key: &[u8]) -> Result<Self, SettingsError> {
         let chain = certificates_of_pem(chain)?;
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
-            pem::Error::NoItemsFound => SettingsError::Pem(
-                "there is no private key in it: expected a section that begins with -----BEGIN PRIVATE KEY-----, \
-                 without a passphrase"
-                    .into(),
-            ),
-            error => SettingsError::Pem(format!("the private key is malformed: {error}")),
-        })?;
-        Self::of_der(chain, key)
+        Self::of_der(chain, key_of_pem(key)?)
     }
 
     /// A certificate from its parts.
@@ -51,9 +43,7 @@ impl Certificate {
             let first = EndEntityCert::try_from(first).map_err(malformed)?;
             first.valid_dns_names().map(str::to_ascii_lowercase).collect()
         };
-        let key = any_supported_type(&key)
-            .map_err(|_| SettingsError::Key("the private key is of a kind that is not supported".into()))?;
-        let key = CertifiedKey::new(chain, key);
+        let key = CertifiedKey::new(chain, supported_key(&key)?);
         key.keys_match().map_err(|_| {
             SettingsError::Key(
                 "the private key is not that of the certificate; the first certificate has to be the server's own"
@@ -61,6 +51,18 @@ impl Certificate {
             )
         })?;
         Ok(Self { key: Arc::new(key), names })
+    }
+
+    /// The self-signed certificate of a challenge (RFC 8737, 3) and its key, both in PEM. The
+    /// certificate is not parsed, because a critical extension makes it invalid for everything
+    /// else; [`names`](Self::names) is empty.
+    ///
+    /// # Errors
+    /// A part is missing or malformed.
+    pub fn of_challenge(chain: &[u8], key: &[u8]) -> Result<Self, SettingsError> {
+        let chain = certificates_of_pem(chain)?;
+        let key = supported_key(&key_of_pem(key)?)?;
+        Ok(Self { key: Arc::new(CertifiedKey::new(chain, key)), names: Vec::new() })
     }
 
     /// The host names that it is for, in lower case; `*.` stands for one label.
@@ -72,6 +74,23 @@ impl Certificate {
     pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
         self.key.cert.iter().map(AsRef::as_ref)
     }
+}
+
+/// The private key of a text in PEM.
+fn key_of_pem(text: &[u8]) -> Result<PrivateKeyDer<'static>, SettingsError> {
+    PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
+        pem::Error::NoItemsFound => SettingsError::Pem(
+            "there is no private key in it: expected a section that begins with -----BEGIN PRIVATE KEY-----, \
+             without a passphrase"
+                .into(),
+        ),
+        error => SettingsError::Pem(format!("the private key is malformed: {error}")),
+    })
+}
+
+/// A key that can sign.
+fn supported_key(key: &PrivateKeyDer<'_>) -> Result<Arc<dyn SigningKey>, SettingsError> {
+    any_supported_type(key).map_err(|_| SettingsError::Key("the private key is of a kind that is not supported".into()))
 }
 
 /// All certificates of a text in PEM, at least one.

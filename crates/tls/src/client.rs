@@ -1,6 +1,7 @@
 //! The settings of a client, shared by its connections.
 
 use std::fmt;
+use std::io;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -11,10 +12,8 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::certificates::{Certificate, certificates_of_pem};
 use crate::selection::Selection;
 use crate::server_verifier::NotingServerVerifier;
+use crate::sessions::Sessions;
 use crate::settings_error::SettingsError;
-
-/// Servers whose sessions are kept.
-const SERVERS_MAX: usize = 256;
 
 /// The choices of a client.
 #[derive(Debug, Default)]
@@ -80,15 +79,18 @@ impl FromStr for Resume {
 pub struct ClientSettings {
     pub(crate) config: Arc<ClientConfig>,
     pub(crate) server_name: Option<Arc<str>>,
+    resume: Resume,
 }
 
 impl ClientSettings {
-    /// Settings, with no sessions yet.
+    /// Settings, with no sessions yet. The process has gathered its randomness by then, which takes
+    /// tens of milliseconds once and would be part of the first handshakes otherwise.
     ///
     /// # Errors
     /// The selection leaves nothing to negotiate, or the authorities cannot be had.
     pub fn new(options: ClientOptions) -> Result<Self, SettingsError> {
         let ClientOptions { selection, alpn, roots, insecure, certificate, server_name, resume } = options;
+        aws_lc_rs::rand::fill(&mut [0]).map_err(|_| io::Error::other("the system has no randomness"))?;
         let provider = selection.provider()?;
         let verifier = NotingServerVerifier::new(root_store(&roots, insecure)?, &provider, insecure)?;
         let versions = selection.versions_of(&provider);
@@ -104,11 +106,33 @@ impl ClientSettings {
             None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = alpn;
-        config.resumption = match resume {
-            Resume::Never => Resumption::disabled(),
-            Resume::Tickets | Resume::Always => Resumption::in_memory_sessions(SERVERS_MAX),
-        };
-        Ok(Self { config: Arc::new(config), server_name: server_name.map(Into::into) })
+        config.resumption = sessions(resume);
+        Ok(Self { config: Arc::new(config), server_name: server_name.map(Into::into), resume })
+    }
+
+    /// The same settings for another server, whose certificate alone is trusted: no sessions yet,
+    /// and the name is the server's.
+    ///
+    /// # Errors
+    /// The certificate cannot be trusted.
+    pub fn trusting(&self, server: &Certificate) -> Result<Self, SettingsError> {
+        let mut store = RootCertStore::empty();
+        for certificate in server.chain() {
+            let refused = |error| SettingsError::Roots(format!("a certificate cannot be trusted: {error}"));
+            store.add(certificate.into()).map_err(refused)?;
+        }
+        let mut config = ClientConfig::clone(&self.config);
+        let verifier = NotingServerVerifier::new(store, config.crypto_provider(), false)?;
+        config.dangerous().set_certificate_verifier(Arc::new(verifier));
+        config.resumption = sessions(self.resume);
+        Ok(Self { config: Arc::new(config), server_name: None, resume: self.resume })
+    }
+}
+
+fn sessions(resume: Resume) -> Resumption {
+    match resume {
+        Resume::Never => Resumption::disabled(),
+        Resume::Tickets | Resume::Always => Resumption::store(Arc::new(Sessions::default())),
     }
 }
 

@@ -23,6 +23,7 @@ mod selection;
 mod self_signed;
 mod server;
 mod server_verifier;
+mod sessions;
 mod settings_error;
 mod tickets;
 mod unbuffered;

@@ -17,7 +17,8 @@ pub const TLS_ALPN_CHALLENGE: &[u8] = b"acme-tls/1";
 ///
 /// Names are found exactly, then by a wildcard of one label; a client that asks for another name,
 /// or for none, gets the default certificate. Of several certificates for one name a client gets
-/// the first whose kind of key it supports.
+/// the first whose kind of key it supports. If it supports none of them, rustls finds nothing in
+/// common with it (`handshake_failure`); without a certificate it would say `access_denied`.
 #[derive(Default)]
 pub struct CertificateStore {
     known: RwLock<Known>,
@@ -70,6 +71,12 @@ impl CertificateStore {
         };
     }
 
+    /// Presents the certificates of challenges of another store, too.
+    pub fn adopt_challenges(&self, other: &Self) {
+        let others = other.challenges.read().unwrap_or_else(PoisonError::into_inner).clone();
+        self.challenges.write().unwrap_or_else(PoisonError::into_inner).extend(others);
+    }
+
     fn find(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name();
         let is_challenge = hello
@@ -82,7 +89,7 @@ impl CertificateStore {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let keys = name.and_then(|name| known.of_name(name)).unwrap_or(&known.default);
         let schemes = hello.signature_schemes();
-        keys.iter().find(|key| key.key.choose_scheme(schemes).is_some()).cloned()
+        keys.iter().find(|key| key.key.choose_scheme(schemes).is_some()).or_else(|| keys.first()).cloned()
     }
 }
 

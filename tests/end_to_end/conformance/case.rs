@@ -101,6 +101,16 @@ pub enum Known {
 pub type Symbol = Option<u8>;
 
 impl Template {
+    /// The text as it stands in a file of transcripts.
+    pub fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// Stands for exactly these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect())
+    }
+
     /// The bytes. `known` returns values of a path that only the server knows.
     pub fn expand(&self, known: &mut dyn FnMut(Known, &str) -> String) -> Vec<u8> {
         self.symbols(known).into_iter().map(|symbol| symbol.unwrap_or(b'*')).collect()
@@ -142,7 +152,7 @@ impl Template {
                         Some(("modified", path)) => told(known(Known::Modified, path)),
                         Some((count, text)) => {
                             let count = count.parse().unwrap_or_else(|_| panic!("what is {{{inside}}}?"));
-                            Self(text.to_owned()).symbols(known).repeat(count)
+                            Self::new(text).symbols(known).repeat(count)
                         }
                         None => panic!("what is {{{inside}}}?"),
                     };
@@ -242,14 +252,14 @@ fn read_line(case: &mut Case, line: &str) -> Result<(), String> {
             Some(name) => expected.fields.push((name.to_owned(), None)),
             None => {
                 let (name, value) = rest.split_once(": ").ok_or("not a field")?;
-                expected.fields.push((name.to_owned(), Some(Template(value.to_owned()))));
+                expected.fields.push((name.to_owned(), Some(Template::new(value))));
             }
         },
-        ("=", Some(Step::Receive(expected))) => expected.body = Body::Is(Template(rest.to_owned())),
+        ("=", Some(Step::Receive(expected))) => expected.body = Body::Is(Template::new(rest)),
         ("bodiless", Some(Step::Receive(expected))) => expected.body = Body::None,
         ("part", Some(Step::Receive(expected))) => {
             let (range, text) = rest.split_once(": ").ok_or("not a part")?;
-            let part = (range.to_owned(), Template(text.to_owned()));
+            let part = (range.to_owned(), Template::new(text));
             match &mut expected.body {
                 Body::Parts(parts) => parts.push(part),
                 body => *body = Body::Parts(vec![part]),
@@ -264,7 +274,7 @@ impl Case {
     fn send(&mut self, text: &str) {
         match self.steps.last_mut() {
             Some(Step::Send(template)) => template.0.push_str(text),
-            _ => self.steps.push(Step::Send(Template(text.to_owned()))),
+            _ => self.steps.push(Step::Send(Template::new(text))),
         }
     }
 }

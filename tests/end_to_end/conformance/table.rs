@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::case::{Case, Group, Step};
+use super::frames::notation;
 
 /// The version of nginx whose responses the cases state.
 pub const NGINX: &str = "nginx 1.22.1";
@@ -17,10 +18,21 @@ Responses of `thalweg serve` to requests as bytes, with the standard that requir
 no code with the server; this table is generated from them. A response is the status of each response, and whether the connection was kept
 or closed after it. `same` means a response that is equally valid. ";
 
+/// Before the tables of transcripts of frames.
+const FRAMES: &str = "
+# Conformance of HTTP/2
+
+The same for frames of HTTP/2: each row is a transcript in [`tests/conformance/http2`](../tests/conformance/http2/README.md), which the
+end-to-end tests play over both drivers, without TLS. The answer is the status of each response, the codes of RST_STREAM and GOAWAY, and
+whether the connection was kept or closed after it. In the last table the roles are exchanged: `thalweg run` makes a request, and the
+answer is its outcome; after an error of the connection the client closes it without GOAWAY, which RFC 9113, 5.4.1 recommends.
+[h2spec](http.md#http2), a test suite by others, passes too.
+";
+
 /// Holds the document against the transcripts, or writes it if `THALWEG_WRITE` is set.
-pub fn check(groups: &[Group]) {
+pub fn check(groups: &[Group], of_frames: &[notation::Group]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/conformance.md");
-    let document = document(groups);
+    let document = document(groups) + &frames(of_frames);
     if std::env::var_os("THALWEG_WRITE").is_some() {
         fs::write(&path, &document).expect("the document can be written");
     }
@@ -55,6 +67,21 @@ fn document(groups: &[Group]) -> String {
             let answer = case.note.as_ref().map_or_else(|| answer(case), |note| format!("{}: {note}", answer(case)));
             let row = [&case.title, &case.section, &answer, &nginx].map(|cell| cell.replace('|', "\\|"));
             write_line(write, &format!("| {} |", row.join(" | ")));
+        }
+    }
+    text
+}
+
+fn frames(groups: &[notation::Group]) -> String {
+    let mut text = String::from(FRAMES);
+    for group in groups {
+        write_line(&mut text, &format!("\n## {}\n", group.title));
+        write_line(&mut text, "| case | standard | answer |\n| --- | --- | --- |");
+        for case in &group.cases {
+            let answer = case.answer();
+            let answer = case.note.as_ref().map_or_else(|| answer.clone(), |note| format!("{answer}: {note}"));
+            let row = [&case.title, &case.section, &answer].map(|cell| cell.replace('|', "\\|"));
+            write_line(&mut text, &format!("| {} |", row.join(" | ")));
         }
     }
     text

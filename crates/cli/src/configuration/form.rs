@@ -266,6 +266,15 @@ pub(super) const fn maybe_name<T: Named>(example: &'static str) -> Form<Option<T
     }
 }
 
+/// A list of values that are each one of some names.
+pub(super) const fn names<T: Named>(example: &'static str) -> Form<Vec<T>> {
+    Form {
+        example,
+        read: |value, folder| list(value, |value| (name::<T>("").read)(value, folder)),
+        write: |values| Some(values.iter().filter_map(name::<T>("").write).collect::<Vec<_>>().into()),
+    }
+}
+
 impl Named for EtagSource {
     const NAMES: &'static [(&'static str, Self)] = &[("ctime", Self::ChangeTime), ("mtime", Self::ModificationTime)];
 }

@@ -16,9 +16,12 @@ mod visitor;
 
 use std::fs;
 use std::io::{self, Read};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use thalweg_serve::{ConfigFault, Level, LogTarget, MountConfig, Rule, Settings, SiteConfig, StatusConfig};
+use thalweg_serve::{
+    ConfigFault, Level, ListenAddr, LogTarget, MountConfig, Rule, ServerConfig, Settings, SiteConfig, StatusConfig,
+};
 
 use crate::exit::Failure;
 use crate::options::{CpuList, ServeOptions, TlsOption};
@@ -29,6 +32,10 @@ pub use settings::{Configuration, UnixSocket};
 
 /// A function that opens the configuration's file.
 pub type Open<'f> = &'f dyn Fn(&Path) -> io::Result<fs::File>;
+
+/// The ports of `http` and `https` (RFC 9110, 4.2), which certification authorities connect to.
+pub const HTTP_PORT: u16 = 80;
+pub const HTTPS_PORT: u16 = 443;
 
 /// Largest configuration file.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -57,15 +64,16 @@ impl Configuration {
         Ok(loaded.configuration)
     }
 
-    /// Applies the options, and the defaults that depend on them.
-    fn obey(&mut self, options: &ServeOptions, is_level_given: bool) -> Result<(), String> {
+    /// Applies the options, and the defaults that depend on them. `is_written` is whether the file
+    /// has a key.
+    fn obey(&mut self, options: &ServeOptions, is_written: &dyn Fn(&str) -> bool) -> Result<(), String> {
         if let Some(directory) = &options.directory {
             self.serve_directory(directory)?;
         }
         if !options.listen.is_empty() {
             self.server.listen.clone_from(&options.listen);
         }
-        self.speak_tls(options);
+        self.speak_tls(options, is_written("listen") || !options.listen.is_empty())?;
         if let Some(CpuList(cpus)) = &options.cores {
             self.server.cpus.clone_from(cpus);
         }
@@ -82,7 +90,7 @@ impl Configuration {
             self.drain = drain;
         }
         self.write_down(options);
-        if !is_level_given && self.server.log.error != LogTarget::Stderr {
+        if !is_written("log.level") && self.server.log.error != LogTarget::Stderr {
             // Standard error has the start lines already; a log of its own records everything.
             self.server.log.level = Level::Notice;
         }
@@ -98,28 +106,86 @@ impl Configuration {
     }
 
     /// Applies the options on TLS. Addresses that speak TLS are listened on, too.
-    fn speak_tls(&mut self, options: &ServeOptions) {
+    fn speak_tls(&mut self, options: &ServeOptions, has_listen: bool) -> Result<(), String> {
         if !(options.tls.is_empty() && options.tls_listen.is_empty() && !options.tls_redirect) {
             let tls = self.server.tls.get_or_insert_default();
             if !options.tls.is_empty() {
                 let files = options.tls.iter().filter_map(|option| match option {
                     TlsOption::Files(files) => Some(files.clone()),
-                    TlsOption::SelfSigned => None,
+                    TlsOption::SelfSigned | TlsOption::Auto => None,
                 });
                 tls.certificates = files.collect();
                 tls.self_signed = options.tls.contains(&TlsOption::SelfSigned);
+                tls.auto = options.tls.contains(&TlsOption::Auto);
             }
             if !options.tls_listen.is_empty() {
                 tls.listen.clone_from(&options.tls_listen);
             }
             tls.redirect |= options.tls_redirect;
         }
-        let Some(tls) = &self.server.tls else { return };
+        self.obtain_certificate(options)?;
+        let Some(tls) = &mut self.server.tls else { return Ok(()) };
+        if tls.auto && !has_listen && tls.listen.is_empty() {
+            // A certificate for a public name is of use where the public connects.
+            self.server.listen = public_addresses(HTTP_PORT);
+            tls.listen = public_addresses(HTTPS_PORT);
+            tls.redirect = true;
+        }
         for address in &tls.listen {
             if !self.server.listen.contains(address) {
                 self.server.listen.push(address.clone());
             }
         }
+        Ok(())
+    }
+
+    /// Applies the options on a certificate by ACME.
+    fn obtain_certificate(&mut self, options: &ServeOptions) -> Result<(), String> {
+        let ServeOptions { host, acme_directory, acme_contact, acme_roots, .. } = options;
+        let has_options =
+            !host.is_empty() || acme_directory.is_some() || acme_contact.is_some() || acme_roots.is_some();
+        if !has_options {
+            return Ok(());
+        }
+        let Some(tls) = self.server.tls.as_mut().filter(|tls| tls.auto) else {
+            return Err("--host and --acme-... are for a certificate by ACME; add --tls auto".to_owned());
+        };
+        if !host.is_empty() {
+            tls.hosts.clone_from(host);
+        }
+        let acme = &mut tls.acme;
+        acme.directory = acme_directory.clone().unwrap_or_else(|| acme.directory.clone());
+        acme.contact = acme_contact.clone().or(acme.contact.take());
+        if let Some(path) = acme_roots {
+            acme.roots = Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+        }
+        Ok(())
+    }
+
+    /// Listens on the addresses that a service manager has opened, too; they replace the default
+    /// addresses.
+    #[must_use]
+    pub fn with_given(mut self, given: &[ListenAddr]) -> Self {
+        let is_public = is_public_default(&self.server);
+        let server = &mut self.server;
+        if !given.is_empty() && (is_public || server.listen == Self::default().server.listen) {
+            server.listen.clear();
+        }
+        for address in given {
+            if !server.listen.contains(address) {
+                server.listen.push(address.clone());
+            }
+        }
+        if let Some(tls) = server.tls.as_mut().filter(|_| is_public && !given.is_empty()) {
+            let is_plain = |address: &&ListenAddr| matches!(address, ListenAddr::Tcp(tcp) if tcp.port() == HTTP_PORT);
+            tls.redirect = given.iter().any(|address| is_plain(&address));
+            // Without another port the check of the whole finds that no address speaks TLS.
+            let secure: Vec<_> = given.iter().filter(|address| !is_plain(address)).cloned().collect();
+            if !secure.is_empty() {
+                tls.listen = secure;
+            }
+        }
+        self
     }
 
     /// Applies the options on logs and status.
@@ -171,6 +237,18 @@ impl Configuration {
     }
 }
 
+/// A port of all addresses of the host.
+fn public_addresses(port: u16) -> Vec<ListenAddr> {
+    let addresses = [SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), (Ipv6Addr::UNSPECIFIED, port).into()];
+    addresses.map(ListenAddr::Tcp).into()
+}
+
+/// Whether a server listens where one with a certificate by ACME does that names no address.
+fn is_public_default(server: &ServerConfig) -> bool {
+    let default = [public_addresses(HTTP_PORT), public_addresses(HTTPS_PORT)].concat();
+    server.tls.as_ref().is_some_and(|tls| tls.auto) && server.listen == default
+}
+
 /// A configuration and its file, so that faults have a place.
 pub struct Loaded<'o> {
     /// The configuration of file and options.
@@ -187,12 +265,12 @@ impl<'o> Loaded<'o> {
     pub fn read(options: &'o ServeOptions, open: Open<'_>) -> Result<Self, Failure> {
         let Some(path) = &options.config else {
             let mut configuration = Configuration::default();
-            configuration.obey(options, false).map_err(Failure::usage)?;
+            configuration.obey(options, &|_| false).map_err(Failure::usage)?;
             return Ok(Self { configuration, written: None });
         };
         let file = ConfigFile::read(path, open)?;
         let Reading { mut configuration, places, mut faults, is_whole } = read::read_all(&file.text, &file.folder());
-        let obeyed = configuration.obey(options, places.has("log.level"));
+        let obeyed = configuration.obey(options, &|key| places.has(key));
         if faults.is_empty() {
             obeyed.map_err(|what| Failure::usage(format!("{}: {what}", path.display())))?;
             return Ok(Self { configuration, written: Some((file, places)) });
@@ -256,5 +334,86 @@ impl<'p> ConfigFile<'p> {
         let path = self.path.to_string_lossy();
         let line = report::report_in_one_line(&path, &self.text, &faults);
         Failure::usage(report::report(&path, &self.text, faults)).in_one_line(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use thalweg_serve::TlsConfig;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Arguments {
+        #[command(flatten)]
+        serve: ServeOptions,
+    }
+
+    fn arguments(options: &[&str]) -> ServeOptions {
+        let arguments = [&["serve", "/"], options].concat();
+        let Ok(arguments) = Arguments::try_parse_from(&arguments) else { panic!("{arguments:?}") };
+        arguments.serve
+    }
+
+    fn configured(options: &[&str]) -> Configuration {
+        let mut configuration = Configuration::default();
+        configuration.obey(&arguments(options), &|_| false).unwrap();
+        configuration
+    }
+
+    fn addresses(texts: &[&str]) -> Vec<ListenAddr> {
+        texts.iter().map(|text| ListenAddr::Tcp(text.parse().unwrap())).collect()
+    }
+
+    const AUTO: [&str; 4] = ["--tls", "auto", "--host", "a.example"];
+
+    #[test]
+    fn a_certificate_by_acme_is_for_all_addresses_unless_some_are_named() {
+        let check = |options: &[&str], listen: &[&str], tls_listen: &[&str], redirect: bool| {
+            let configuration = configured(&[&AUTO, options].concat());
+            let tls = configuration.server.tls.as_ref().unwrap();
+            assert_eq!(configuration.server.listen, addresses(listen), "{options:?}");
+            assert_eq!((tls.listen.clone(), tls.redirect), (addresses(tls_listen), redirect), "{options:?}");
+            assert_eq!(configuration.server.check(), [], "{options:?}");
+        };
+        let all = ["0.0.0.0:80", "[::]:80", "0.0.0.0:443", "[::]:443"];
+        check(&[], &all, &all[2..], true);
+        check(&["--listen", "[::]:443"], &["[::]:443"], &[], false);
+        let default = ["127.0.0.1:8080", "[::1]:8080", "[::]:443"];
+        check(&["--tls-listen", "[::]:443"], &default, &default[2..], false);
+        // Those that are named in a file stay, even if they are the default ones.
+        let mut named = Configuration::default();
+        named.server.tls = Some(TlsConfig { auto: true, ..TlsConfig::default() });
+        named.obey(&arguments(&AUTO), &|key| key == "listen").unwrap();
+        assert_eq!(named.server.listen, addresses(&default[..2]));
+    }
+
+    #[test]
+    fn addresses_of_a_service_manager_replace_the_default_ones() {
+        let check = |options: &[&str], given: &[&str], tls_listen: &[&str], redirect: bool| {
+            let configuration = configured(options).with_given(&addresses(given));
+            let tls = configuration.server.tls.clone().unwrap_or_default();
+            assert_eq!(configuration.server.listen, addresses(given), "{options:?}");
+            assert_eq!((tls.listen, tls.redirect), (addresses(tls_listen), redirect), "{options:?} {given:?}");
+        };
+        check(&[], &["0.0.0.0:80"], &[], false);
+        check(&AUTO, &["0.0.0.0:80", "0.0.0.0:443"], &["0.0.0.0:443"], true);
+        check(&AUTO, &["[::]:443"], &["[::]:443"], false);
+        check(&AUTO, &["[::]:8443", "[::]:80"], &["[::]:8443"], true);
+        let without_tls = configured(&AUTO).with_given(&addresses(&["[::]:80"])).server.check();
+        assert!(without_tls[0].what.contains("no address that is listened on speaks TLS"), "{without_tls:?}");
+    }
+
+    #[test]
+    fn hosts_are_those_of_the_sites_unless_they_are_named() {
+        let mut configuration = configured(&AUTO);
+        configuration.server.sites[0].names =
+            ["B.example", "*.b.example", "10.0.0.1", "[::1]", "localhost", "b.example"].map(str::to_owned).into();
+        assert_eq!(configuration.server.acme_hosts(), ["a.example"]);
+        configuration.server.tls.as_mut().unwrap().hosts.clear();
+        assert_eq!(configuration.server.acme_hosts(), ["b.example"]);
+        configuration.server.tls.as_mut().unwrap().auto = false;
+        assert!(configuration.server.acme_hosts().is_empty());
     }
 }

@@ -170,14 +170,30 @@ mod tests {
     use std::time::Duration;
 
     use thalweg_serve::{
-        ClientCertificateMode, EtagSource, Level, ListenAddr, ListingStyle, LogFormat, LogTarget, MountConfig, Rule,
-        Settings, SiteConfig, StatusConfig, Symlinks, UnknownHost,
+        AcmeChallenge, AcmeConfig, ClientCertificateMode, EtagSource, Level, ListenAddr, ListingStyle, LogFormat,
+        LogTarget, MountConfig, Rule, Settings, SiteConfig, StatusConfig, Symlinks, TlsConfig, UnknownHost,
     };
     use thalweg_sys::DriverChoice;
 
     use super::super::UnixSocket;
     use super::super::read::read;
     use super::*;
+
+    fn rich_tls() -> TlsConfig {
+        TlsConfig {
+            auto: true,
+            hosts: vec!["a.example".to_owned()],
+            acme: AcmeConfig {
+                directory: "https://ca.example/dir".to_owned(),
+                contact: Some("a@a.example".to_owned()),
+                roots: Some("/root.pem".into()),
+                challenges: vec![AcmeChallenge::TlsAlpn01, AcmeChallenge::Http01],
+                state: Some("/var/state/acme".into()),
+            },
+            redirect: true,
+            ..TlsConfig::default()
+        }
+    }
 
     /// A configuration in which every value differs from its default.
     fn rich() -> Configuration {
@@ -212,6 +228,16 @@ mod tests {
             allowed_hosts: vec!["status.example".to_owned()],
             state: Some("/var/state".into()),
         });
+        server.tls = Some(rich_tls());
+        let first = rich_site();
+        let mut second = first.clone();
+        second.mounts[0].path = "/other/".to_owned();
+        second.names = vec!["b.example".to_owned()];
+        server.sites = vec![first, second];
+        all
+    }
+
+    fn rich_site() -> SiteConfig {
         let mut mount = MountConfig::new("/a \u{fc}/", "/srv/a\\b");
         mount.symlinks = Symlinks::OwnerMatch;
         mount.dot_files = true;
@@ -237,18 +263,13 @@ mod tests {
             etag: Some(EtagSource::ModificationTime),
         };
         let rule = Rule { folder: Some("/a/".to_owned()), files: Some("*.{iso,img}".to_owned()), settings };
-        let first = SiteConfig {
+        SiteConfig {
             names: vec!["a.example".to_owned(), "*.a.example".to_owned()],
             mounts: vec![mount, MountConfig::new("/", "/")],
             rules: vec![rule.clone(), Rule::default(), rule],
             error_pages: vec![(404, "/404.html".to_owned()), (503, "/e/503.html".to_owned())],
             client_certificates: Some(ClientCertificateMode::Optional),
-        };
-        let mut second = first.clone();
-        second.mounts[0].path = "/other/".to_owned();
-        second.names = vec!["b.example".to_owned()];
-        server.sites = vec![first, second];
-        all
+        }
     }
 
     #[track_caller]

@@ -1,9 +1,11 @@
 //! The keys of TLS.
 
-use thalweg_serve::{CertificateFiles, ClientCertificateMode, TlsConfig};
+use thalweg_serve::{AcmeChallenge, AcmeConfig, CertificateFiles, ClientCertificateMode, TlsConfig};
 use thalweg_tls::{Selection, Version};
 
-use super::form::{BOOL, COUNT, LISTEN, MAYBE_DAYS, MAYBE_PATH, MAYBE_TIME, Named, PATH, TEXTS, name};
+use super::form::{
+    BOOL, COUNT, LISTEN, MAYBE_DAYS, MAYBE_PATH, MAYBE_TEXT, MAYBE_TIME, Named, PATH, TEXT, TEXTS, name, names,
+};
 use super::visitor::Keys;
 
 pub(super) fn tls<K: Keys>(keys: &mut K, tls: &mut TlsConfig) {
@@ -20,6 +22,18 @@ pub(super) fn tls<K: Keys>(keys: &mut K, tls: &mut TlsConfig) {
         &BOOL,
         &mut tls.self_signed,
     );
+    keys.value(
+        "auto",
+        "Obtain a certificate by ACME, and renew it. A self-signed one stands in until there is one (certificates.md).",
+        &BOOL,
+        &mut tls.auto,
+    );
+    keys.value(
+        "hosts",
+        "Host names of that certificate; the names of all sites if there are none.",
+        &TEXTS.like("[\"mirror.example.org\"]"),
+        &mut tls.hosts,
+    );
     negotiation(keys, &mut tls.selection);
     clients(keys, tls);
     keys.value(
@@ -35,6 +49,7 @@ pub(super) fn tls<K: Keys>(keys: &mut K, tls: &mut TlsConfig) {
         &mut tls.handshake_time,
     );
     // A table of its own ends the keys before it.
+    keys.table("acme", "How a certificate is obtained by ACME.", &mut tls.acme, acme);
     keys.tables(
         "certificate",
         "A certificate. Clients get the one whose names match the name that they ask for, and the first one \
@@ -98,6 +113,42 @@ fn clients<K: Keys>(keys: &mut K, tls: &mut TlsConfig) {
     );
 }
 
+fn acme<K: Keys>(keys: &mut K, acme: &mut AcmeConfig) {
+    keys.value(
+        "directory",
+        "URL of the certification authority's directory; by default that of Let's Encrypt.",
+        &TEXT.like("\"https://acme-v02.api.letsencrypt.org/directory\""),
+        &mut acme.directory,
+    );
+    keys.value(
+        "contact",
+        "Mail address that the authority may write to.",
+        &MAYBE_TEXT.like("\"admin@example.org\""),
+        &mut acme.contact,
+    );
+    keys.value(
+        "roots",
+        "File with the certificates that the directory's own certificate is verified by, for a private authority; by \
+         default those that this host trusts.",
+        &MAYBE_PATH.like("\"/etc/thalweg/authority.pem\""),
+        &mut acme.roots,
+    );
+    keys.value(
+        "challenges",
+        "Challenges that the server answers, the preferred one first: \"http-01\" on port 80, \"tls-alpn-01\" on \
+         port 443. By default those whose port is listened on.",
+        &names("[\"http-01\", \"tls-alpn-01\"]"),
+        &mut acme.challenges,
+    );
+    keys.value(
+        "state",
+        "Folder for account, key and certificate; by default $STATE_DIRECTORY/acme, /var/lib/thalweg/acme for a \
+         server that root starts, or ~/.local/state/thalweg/acme.",
+        &MAYBE_PATH.like("\"/var/lib/thalweg/acme\""),
+        &mut acme.state,
+    );
+}
+
 fn certificate<K: Keys>(keys: &mut K, files: &mut CertificateFiles) {
     keys.required(
         "chain",
@@ -120,4 +171,8 @@ impl Named for Version {
 impl Named for ClientCertificateMode {
     const NAMES: &'static [(&'static str, Self)] =
         &[("none", Self::None), ("optional", Self::Optional), ("required", Self::Required)];
+}
+
+impl Named for AcmeChallenge {
+    const NAMES: &'static [(&'static str, Self)] = &[("http-01", Self::Http01), ("tls-alpn-01", Self::TlsAlpn01)];
 }

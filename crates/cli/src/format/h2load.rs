@@ -37,16 +37,24 @@ fn block(out: &mut String, trial: &Trial) -> std::fmt::Result {
         out,
         "traffic: {} total, {} headers, {} data",
         bytes(trial.bytes.received),
-        bytes(trial.bytes.head_received),
+        bytes(head_bytes(trial)),
         bytes(trial.bytes.body_received)
     )?;
     writeln!(out, "{:<20}{:>4}         max         mean         sd        +/- sd", "", "min")?;
     let rows = [
         ("time for request: ", &trial.service_time_us),
-        ("time for connect: ", &trial.connect_us),
+        ("time for connect: ", trial.tls.as_ref().map_or(&trial.connect_us, |tls| &tls.ready_us)),
         ("time to 1st byte: ", &trial.first_byte_us),
     ];
     rows.iter().try_for_each(|(name, times)| row(out, name, times))
+}
+
+/// Bytes of heads. Over HTTP/2 h2load counts those of header blocks, without the heads of their
+/// frames.
+fn head_bytes(trial: &Trial) -> u64 {
+    const FRAME_HEAD_BYTES: u64 = 9;
+    let blocks: u64 = trial.streams.as_ref().map_or(0, |_| trial.status_codes.iter().map(|(_, count)| count).sum());
+    trial.bytes.head_received.saturating_sub(blocks * FRAME_HEAD_BYTES)
 }
 
 /// h2load counts every complete response with a status below 400 as a success.
@@ -104,6 +112,8 @@ fn size(bytes: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_measure::trial::{StreamFigures, TlsFigures};
+
     use super::super::fixture;
     use super::*;
 
@@ -123,6 +133,21 @@ mod tests {
         assert_eq!(lines[5], heading, "{text}");
         assert!(lines[6].starts_with("time for request: ") && lines[6].ends_with('%'), "{text}");
         assert_eq!(lines.len(), 9, "{text}");
+    }
+
+    /// h2load counts TLS's handshake as a part of connecting, and header blocks without their
+    /// frames.
+    #[test]
+    fn connecting_includes_tls_and_heads_of_frames_are_left_out() {
+        let mut tls = TlsFigures::default();
+        tls.ready.record(2_000_000);
+        let plain = fixture::trial();
+        let (streams, tls) = (Some(StreamFigures::default().summary()), Some(tls.summary()));
+        let responses: u64 = plain.status_codes.iter().map(|(_, count)| count).sum();
+        let blocks = plain.bytes.head_received - 9 * responses;
+        let text = h2load(&fixture::document(vec![Trial { streams, tls, ..plain }]));
+        assert!(text.contains(&format!("({blocks}) headers")), "{text}");
+        assert!(text.contains("\ntime for connect:     2.00ms      2.00ms      2.00ms "), "{text}");
     }
 
     #[test]

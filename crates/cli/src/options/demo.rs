@@ -12,11 +12,15 @@ use super::values::DriverOption;
 #[command(after_help = "\
 Examples:
   thalweg demo
+  thalweg demo --tls
   thalweg demo --out /tmp/demo.html --driver epoll")]
 pub struct DemoOptions {
     /// Report file to write
     #[arg(long, value_name = "FILE", default_value = "thalweg-demo.html")]
     pub out: PathBuf,
+    /// Serve and measure over TLS, with a self-signed certificate
+    #[arg(long)]
+    pub tls: bool,
     /// Kernel interface
     #[arg(long, value_name = "DRIVER", default_value = "auto")]
     pub driver: DriverOption,

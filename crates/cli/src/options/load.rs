@@ -35,6 +35,10 @@ pub struct LoadOptions {
     /// 32]
     #[arg(long, value_name = "N", value_parser = positive_calls, conflicts_with = "pipeline")]
     pub streams: Option<u32>,
+    /// How often a request is sent again, at most, that the server has refused to process, HTTP/2
+    /// (REFUSED_STREAM or GOAWAY)
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub retry_refused: u8,
     /// Idle connection to use next
     #[arg(long, value_name = "WHICH", default_value = "oldest")]
     pub reuse: ReuseOption,

@@ -17,6 +17,7 @@ Examples:
   thalweg serve /srv/mirror
   thalweg serve /srv/mirror --listen 0.0.0.0:80 --listen '[::]:80' --user www-data
   thalweg serve /srv/mirror --access-log /var/log/thalweg/access.log --status 127.0.0.1:9180
+  thalweg serve /srv/mirror --tls auto --host mirror.example.org --user www-data
   thalweg serve /srv/mirror --tls self-signed
   thalweg serve /srv/mirror --listen 0.0.0.0:80 --tls-listen 0.0.0.0:443 --tls cert.pem:key.pem --tls-redirect
   thalweg serve --print-config /srv/mirror > thalweg.toml
@@ -38,13 +39,26 @@ pub struct ServeOptions {
     #[arg(long)]
     pub print_config: bool,
     /// Address to listen on, ADDRESS:PORT or unix:PATH; repeatable [default: port 8080 of 127.0.0.1
-    /// and ::1]
+    /// and ::1; ports 80 and 443 of all addresses with --tls auto]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     pub listen: Vec<ListenAddr>,
-    /// Serve TLS with this certificate; repeatable: self-signed (no client trusts it), or CERT:KEY,
-    /// two files in PEM
+    /// Serve TLS with this certificate; repeatable: auto (obtained by ACME for --host),
+    /// CERT:KEY (two files in PEM), or self-signed (no client trusts it)
     #[arg(long, value_name = "CERTIFICATE", value_parser = parse_tls)]
     pub tls: Vec<TlsOption>,
+    /// Host name of the certificate of --tls auto; repeatable [default: the names of all sites]
+    #[arg(long, value_name = "NAME")]
+    pub host: Vec<String>,
+    /// URL of the ACME directory of the certification authority [default: Let's Encrypt]
+    #[arg(long, value_name = "URL")]
+    pub acme_directory: Option<String>,
+    /// Mail address that the certification authority may write to
+    #[arg(long, value_name = "MAIL")]
+    pub acme_contact: Option<String>,
+    /// Certificates (PEM) that the ACME directory is verified by [default: those that this host
+    /// trusts]
+    #[arg(long, value_name = "FILE")]
+    pub acme_roots: Option<PathBuf>,
     /// Address that speaks TLS; repeatable. Those of --listen then speak plain HTTP [default: all
     /// of --listen speak TLS]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
@@ -96,6 +110,8 @@ pub struct ServeOptions {
 /// A certificate to serve TLS with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TlsOption {
+    /// One that is obtained by ACME.
+    Auto,
     /// One that is made at the start.
     SelfSigned,
     /// Files.
@@ -147,17 +163,16 @@ pub fn parse_listen(text: &str) -> Result<ListenAddr, String> {
 }
 
 fn parse_tls(text: &str) -> Result<TlsOption, String> {
-    if text == "self-signed" {
-        return Ok(TlsOption::SelfSigned);
-    }
-    if text == "auto" {
-        return Err("certificates by ACME are not built in yet; use self-signed or CERT:KEY".to_owned());
+    match text {
+        "auto" => return Ok(TlsOption::Auto),
+        "self-signed" => return Ok(TlsOption::SelfSigned),
+        _ => {}
     }
     let absolute = |path: &str| std::path::absolute(path).map_err(|error| format!("{path:?}: {error}"));
     match text.rsplit_once(':') {
         Some((chain, key)) if !chain.is_empty() && !key.is_empty() => {
             Ok(TlsOption::Files(CertificateFiles { chain: absolute(chain)?, key: absolute(key)? }))
         }
-        _ => Err("expected self-signed, or CERT:KEY, two files in PEM such as cert.pem:key.pem".to_owned()),
+        _ => Err("expected auto, self-signed, or CERT:KEY, two files in PEM such as cert.pem:key.pem".to_owned()),
     }
 }

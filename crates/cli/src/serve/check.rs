@@ -15,6 +15,7 @@ use thalweg_serve::{ConfigFault, ListenAddr, ServerTls};
 use thalweg_sys::process::may_give_files_to;
 use thalweg_sys::{file, socket};
 
+use super::acme;
 use super::confinement::{Identity, file_access, socket_file};
 use super::description::counted;
 use crate::configuration::{Configuration, Loaded};
@@ -39,6 +40,7 @@ pub fn check(options: &ServeOptions) -> Result<String, Failure> {
     faults.extend(check_socket_files(configuration));
     let tls = check_tls(configuration);
     let identity = Identity::choose(configuration.user.as_deref(), &configuration.server.listen);
+    let was_root = identity.as_ref().is_ok_and(|identity| identity.account().is_some());
     let confinement = match identity {
         Ok(identity) => Some(identity.assume()?),
         Err(failure) => {
@@ -49,7 +51,7 @@ pub fn check(options: &ServeOptions) -> Result<String, Failure> {
     faults.extend(configuration.faults());
     // A file that is missing is found there, too.
     faults.extend(tls.filter(|_| !faults.iter().any(|known| known.at.starts_with("tls"))));
-    faults.extend(unwritable(configuration));
+    faults.extend(unwritable(configuration, was_root));
     loaded.ensure(faults)?;
     ensure_driver(configuration.server.driver)?;
     let mut confinement = confinement.unwrap_or_default();
@@ -139,18 +141,19 @@ fn state_of(address: &ListenAddr) -> Result<&'static str, String> {
 /// # Errors
 /// The first file that cannot be written.
 pub fn ensure_writable(configuration: &Configuration) -> Result<(), Failure> {
-    unwritable(configuration).into_iter().next().map_or(Ok(()), |fault| Err(Failure::usage(fault.what)))
+    unwritable(configuration, false).into_iter().next().map_or(Ok(()), |fault| Err(Failure::usage(fault.what)))
 }
 
-/// The files that this user cannot write. The server's own checks cover logs and state.
-fn unwritable(configuration: &Configuration) -> Vec<ConfigFault> {
+/// The files that this user cannot write, for a process that `was_root` or not. The server's own
+/// checks cover logs and state.
+fn unwritable(configuration: &Configuration, was_root: bool) -> Vec<ConfigFault> {
     let folder_of = |path: &Path| file::may_make(path).err();
     let pid_file = configuration.pid_file.as_deref().and_then(|path| folder_of(path).map(|error| (path, error)));
     let fault = |(path, error): (&Path, std::io::Error)| ConfigFault {
         at: "pid_file".to_owned(),
         what: format!("cannot write {}: {error}; use a folder that the server's user may write to", path.display()),
     };
-    pid_file.map(fault).into_iter().collect()
+    pid_file.map(fault).into_iter().chain(acme::fault(configuration, was_root)).collect()
 }
 
 /// The summary of the checks.
@@ -170,6 +173,9 @@ fn summary(configuration: &Configuration, places: &[String]) -> String {
     }
     if let Some(user) = &configuration.user {
         text.push_str(&format!("would run as user {user}\n"));
+    }
+    if let Some(settings) = acme::settings(configuration) {
+        text.push_str(&acme::describe(&settings));
     }
     for place in places {
         text.push_str(&format!("{place}\n"));

@@ -62,6 +62,14 @@ impl Identity {
         Ok(Self::Other(account))
     }
 
+    /// The user, if it is another one than that of the process.
+    pub fn account(&self) -> Option<&Account> {
+        match self {
+            Self::Other(account) => Some(account),
+            Self::Own => None,
+        }
+    }
+
     /// Changes to that user and drops all capabilities. To be called before there are threads.
     ///
     /// # Errors

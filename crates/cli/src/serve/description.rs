@@ -20,10 +20,13 @@ pub fn roots(configuration: &Configuration) -> String {
     }
 }
 
-/// The lines at a server's start.
-pub fn announcement(roots: &str, running: &Running, confinement: &Confinement) -> String {
+/// The lines at a server's start; `certified` is about the certificate by ACME, if there is to be
+/// one.
+pub fn announcement(roots: &str, running: &Running, confinement: &Confinement, certified: Option<&str>) -> String {
     let cpus = counted(running.cpus(), "CPU");
-    format!("serving {roots} on {cpus} over {}\n{confinement}\n{}", running.driver().name(), places(running))
+    let certified = certified.map_or_else(String::new, |line| format!("{line}\n"));
+    let driver = running.driver().name();
+    format!("serving {roots} on {cpus} over {driver}\n{confinement}\n{certified}{}", places(running))
 }
 
 /// The addresses of the server, one line each.

@@ -12,6 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use thalweg_serve::{Level, LivenessCheck, LogTarget, Running, ServerTls};
 use thalweg_sys::service_manager::{self, Notification};
 
+use super::acme::{self, AcmeProcess};
 use super::description::{describe, places};
 use super::launcher::Launcher;
 use super::signals::Signals;
@@ -51,6 +52,8 @@ pub struct Watch<'w> {
     pub signals: &'w Signals,
     /// The process that starts successors.
     pub launcher: &'w Launcher,
+    /// The process that obtains certificates, if there is one.
+    pub acme: Option<AcmeProcess>,
     /// Reads the configuration again.
     pub configure: &'w dyn Fn() -> Result<Configuration, Failure>,
     /// The predecessor, until it has stopped accepting.
@@ -79,6 +82,7 @@ impl Watch<'_> {
             if self.predecessor.take_if(|predecessor| predecessor.has_stopped()).is_some() {
                 self.running.look_again();
             }
+            self.apply_acme();
             self.reopen_logs();
             if self.signals.wants_upgrade() {
                 self.upgrade();
@@ -105,6 +109,8 @@ impl Watch<'_> {
 
     /// Stops accepting in favour of the successor, which is notified when that is done.
     pub fn hand_over(&mut self) {
+        // The successor's process waits for the end of this one, because of their state directory.
+        self.acme = None;
         self.running.hand_over(self.configuration.upgrade_drain);
         self.successor = None;
     }
@@ -160,7 +166,11 @@ impl Watch<'_> {
         let before = places(&self.running);
         self.running.control().reopen_logs();
         let configured = (self.configure)().and_then(|mut configuration| {
-            let kept = keep(&self.configuration, &mut configuration);
+            let mut kept = keep(&self.configuration, &mut configuration);
+            if self.acme.is_none() && acme::settings(&configuration).is_some() {
+                // The process that obtains certificates is set apart at the start.
+                kept.until_upgrade.push("tls.auto");
+            }
             let server = Arc::new(configuration.server.clone());
             // The advice to give other options makes no sense for a running server.
             let read = |path: &Path| self.launcher.read_named(path);
@@ -170,7 +180,8 @@ impl Watch<'_> {
         });
         match configured {
             Ok((configuration, kept)) => {
-                self.configuration = configuration;
+                let replaced = mem::replace(&mut self.configuration, configuration);
+                self.reload_acme(&replaced);
                 let moved = places(&self.running);
                 if moved != before {
                     self.say(Level::Notice, moved.trim_end());
@@ -199,6 +210,37 @@ impl Watch<'_> {
             }
         }
         self.notify(&[Notification::Ready]);
+    }
+
+    /// Applies the events of the process that obtains certificates.
+    fn apply_acme(&mut self) {
+        let Some(acme) = &mut self.acme else { return };
+        match acme.apply(&mut self.running) {
+            Ok(messages) => messages.iter().for_each(|(level, text)| self.say(*level, text)),
+            Err(error) => self.lose_acme(&error),
+        }
+    }
+
+    /// Has the process that obtains certificates read its settings again, if they have changed.
+    fn reload_acme(&mut self, before: &Configuration) {
+        let Some(process) = &self.acme else { return };
+        if acme::settings(&self.configuration).is_none() {
+            self.running.show_certificate(None);
+        }
+        if acme::settings(before) != acme::settings(&self.configuration)
+            && let Err(error) = process.reload()
+        {
+            self.lose_acme(&error);
+        }
+    }
+
+    fn lose_acme(&mut self, error: &io::Error) {
+        self.acme = None;
+        let what = format!(
+            "the process that obtains certificates has failed ({error}): the present certificate stays in use and is \
+             not renewed; an upgrade (USR2) starts the process again"
+        );
+        self.say(Level::Error, &what);
     }
 
     /// Reopens the files of the logs if that is requested, and changes nothing else.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::observation::ServerObservation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thalweg_measure::trial::{Bytes, Connections, Rates, Sample, SessionsSummary, TlsSummary};
+use thalweg_measure::trial::{Bytes, Connections, Rates, Sample, SessionsSummary, StreamsSummary, TlsSummary};
 use thalweg_measure::{
     Causes, Counts, IntervalSummary, LoopKind, Outcomes, StatusClasses, StatusCodes, Summary, Verdict,
 };
@@ -97,6 +97,9 @@ pub struct Trial {
     /// TLS handshakes, where there were any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tls: Option<TlsSummary>,
+    /// HTTP/2 streams, where there were any.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub streams: Option<StreamsSummary>,
     /// The first good response, as a sample of the target's responses.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sample: Option<Sample>,

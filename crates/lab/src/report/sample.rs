@@ -194,6 +194,7 @@ pub(crate) fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
         kbit_per_connection: Summary::default(),
         sessions: None,
         tls: None,
+        streams: None,
         sample: None,
         client: Client {
             driver: "uring".into(),

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use thalweg_load::{LoadError, LoopPlan, Plan, RunFigures, Snapshot, Spacing, UserPlan, start};
-use thalweg_measure::trial::{Certainty, Judgement, Sessions, Thresholds, TlsFigures, TrialFigures, lag_bound};
+use thalweg_measure::trial::{
+    Certainty, Judgement, Sessions, StreamFigures, Thresholds, TlsFigures, TrialFigures, lag_bound,
+};
 use thalweg_measure::{Limit, StatusClasses, verdict};
 use thalweg_sys::PeerAddr;
 use thalweg_sys::affinity::allowed_cpus;
@@ -317,6 +319,7 @@ fn document_of(
         kbit_per_connection: figures.bits_per_connection.summary(),
         sessions: figures.sessions.as_ref().map(Sessions::summary),
         tls: figures.tls.as_ref().map(TlsFigures::summary),
+        streams: figures.streams.as_ref().map(StreamFigures::summary),
         sample: figures.sample.clone(),
         client: Client {
             driver: run.driver.name().to_owned(),

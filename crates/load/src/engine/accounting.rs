@@ -26,6 +26,7 @@ impl<P: Protocol> Engine<P> {
         for connection in self.connections.iter().filter(|connection| connection.is_established()) {
             let bits_per_s = connection.bits_per_s(&self.calls, now);
             self.figures.record_pace(bits_per_s, self.plan.conforming_bits_per_s);
+            connection.protocol.record(&mut self.figures.trial);
             let (lifetime_ns, replies) = (now.ns_since(connection.since), u64::from(connection.replies));
             self.figures.trial.record_close(lifetime_ns, replies, connection.failed);
         }
@@ -145,9 +146,12 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Ends the oldest arrival that waits for a connection, if there is one, without its having
-    /// been sent.
+    /// Ends the oldest request that waits for a connection, if there is one: one to be sent again,
+    /// or an arrival, without its having been sent.
     pub(super) fn give_up(&mut self, outcome: Outcome, now: Instant) {
+        if P::MULTIPLEXED && self.end_put_back(outcome, now) {
+            return;
+        }
         let Phase::Running(schedule) = &mut self.phase else { return };
         if schedule.waiting_since(now).is_none() {
             return;
@@ -220,7 +224,7 @@ impl<P: Protocol> Engine<P> {
         }
         schedule.end = Some(schedule.end.map_or(now, |end| end.min(now)));
         let calls = self.connections.iter().flat_map(|connection| self.calls.of(&connection.calls));
-        let under_way = calls.filter(|call| call.measured).count() as u64;
+        let under_way = calls.chain(self.calls.of(&self.put_back)).filter(|call| call.measured).count() as u64;
         self.figures.trial.under_way = under_way;
         let figures = &mut self.figures.trial;
         let ended = figures.outcomes.total() + figures.left_out_outcomes().total();
@@ -238,6 +242,10 @@ impl<P: Protocol> Engine<P> {
             self.cut(now);
             return true;
         }
+        if P::MULTIPLEXED && schedule.is_drained(now) {
+            self.end_put_back_late(now);
+        }
+        let Phase::Running(schedule) = &mut self.phase else { return false };
         if let Some(drain_end) = schedule.drain_end.filter(|&end| now >= end) {
             // A request that waits while no connection has room waits for the target; otherwise the
             // client was too slow to send it.
@@ -260,7 +268,7 @@ impl<P: Protocol> Engine<P> {
         // due in it.
         let users_over = self.users.len() == 0 || (schedule.end.is_some() && self.reopening == 0);
         let arrivals_over = schedule.next_arrival().is_none() && !schedule.arrivals.is_behind();
-        over && self.busy == 0 && users_over && arrivals_over
+        over && self.busy == 0 && self.put_back.is_empty() && users_over && arrivals_over
     }
 
     pub(super) fn publish(&self, now: Instant) {

@@ -13,7 +13,7 @@ use super::paused::PausedUsers;
 use super::requests::Requests;
 use super::state::{Engine, Phase};
 use crate::barrier::StartBarrier;
-use crate::call::Calls;
+use crate::call::{CallList, Calls};
 use crate::connection::State;
 use crate::figures::RunFigures;
 use crate::plan::choice::Chooser;
@@ -79,6 +79,7 @@ impl<P: Protocol> Engine<P> {
             connections_max,
             connections: Vec::new(),
             calls: Calls::default(),
+            put_back: CallList::default(),
             idle: VecDeque::new(),
             roomy: VecDeque::new(),
             unsent: Vec::new(),
@@ -174,7 +175,9 @@ impl<P: Protocol> Engine<P> {
             [Some(schedule.start), schedule.end, schedule.drain_end].into_iter().flatten().find(|&at| at > now);
         let reads = self.pacer.as_ref().and_then(Pacer::next_due);
         let paused = self.paused.next_due().filter(|&at| at > now);
-        let times = [arrival, unread, window, self.deadlines.next_due(), reads, paused, Some(self.next_publish)];
+        let put_back = self.put_back.first().map(|oldest| self.calls[oldest].deadline);
+        let deadlines = self.deadlines.next_due();
+        let times = [arrival, unread, window, deadlines, reads, paused, put_back, Some(self.next_publish)];
         times.into_iter().flatten().min().unwrap_or(now)
     }
 }
@@ -206,6 +209,7 @@ impl<D: Driver, P: Protocol> App<D> for Engine<P> {
             self.advance_accounting(now);
             self.cut(now);
             self.publish(now);
+            self.end_transports(driver, now);
             return LoopControl::Stop;
         }
         self.attempts = 0;
@@ -231,6 +235,7 @@ impl<D: Driver, P: Protocol> App<D> for Engine<P> {
             self.advance_accounting(now);
             self.end_window(now);
             self.publish(now);
+            self.end_transports(driver, now);
             return LoopControl::Stop;
         }
         if now >= self.next_publish {

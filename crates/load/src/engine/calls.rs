@@ -22,6 +22,9 @@ impl<P: Protocol> Engine<P> {
         if let Phase::Running(schedule) = &mut self.phase {
             schedule.look(now, self.overslept_ns);
         }
+        if P::MULTIPLEXED && !self.make_again(driver, now) {
+            return;
+        }
         while let Phase::Running(schedule) = &self.phase
             && let Some(intended) = schedule.waiting_since(now)
         {
@@ -39,7 +42,7 @@ impl<P: Protocol> Engine<P> {
 
     /// A connection with room for a call: an idle one, or one with fewer calls under way than may
     /// be pipelined.
-    fn take_room(&mut self) -> Option<SocketId> {
+    pub(super) fn take_room(&mut self) -> Option<SocketId> {
         while let Some(id) = match self.plan.reuse {
             Reuse::Oldest => self.idle.pop_front(),
             Reuse::Latest => self.idle.pop_back(),
@@ -134,6 +137,7 @@ impl<P: Protocol> Engine<P> {
             sent: Stamp::default(),
             first_byte: Stamp::default(),
             request,
+            retries: 0,
             last,
             measured,
             submitted: false,
@@ -275,14 +279,17 @@ impl<P: Protocol> Engine<P> {
                     _ => continue,
                 }
             };
+            if self.pacer.is_some() {
+                // The time until the next read is ours, not the server's; and while another stream
+                // takes the line, the oldest one waits for that.
+                let deadline = connection.read_at.max(now) + self.plan.timeout;
+                let waiting = oldest.filter(|_| P::MULTIPLEXED);
+                [Some(stream), waiting].into_iter().flatten().for_each(|one| self.calls[one].deadline = deadline);
+            }
             let call = &mut self.calls[stream];
             call.first_byte.set_once(now);
             call.bytes += step.consumed as u64;
             call.body_bytes += step.content_bytes;
-            if self.pacer.is_some() {
-                // The time until the next read is ours, not the server's.
-                call.deadline = connection.read_at.max(now) + self.plan.timeout;
-            }
             if call.measured {
                 self.figures.record_received(&step);
             }
@@ -309,8 +316,7 @@ impl<P: Protocol> Engine<P> {
                 // The end of this call decides about those that the rest is for.
                 let rest = input.len();
                 self.end_stream(driver, id, stream, outcome, P::MULTIPLEXED, now);
-                let connection = &self.connections[id.index()];
-                if connection.id != id || !connection.is_open() {
+                if !self.is_live(id) {
                     return;
                 }
                 let received = opened.unwrap_or_else(|| driver.received());
@@ -337,7 +343,8 @@ impl<P: Protocol> Engine<P> {
     }
 
     /// The same. If the connection `survives` a call without a good end, it goes on then as well,
-    /// unless it is a user's, whose calls build on one another.
+    /// unless it is a user's, whose calls build on one another; and a call that was refused may be
+    /// made again.
     fn end_stream<D: Driver>(
         &mut self,
         driver: &mut D,
@@ -347,6 +354,16 @@ impl<P: Protocol> Engine<P> {
         survives: bool,
         now: Instant,
     ) {
+        let is_queued = self.is_queued(id, stream) && outcome != Outcome::Timeout;
+        if survives && self.is_retried(id, stream, outcome, now) {
+            self.put_back(driver, id, stream, now);
+            return self.dispatch(driver, now);
+        } else if is_queued {
+            // The connection was lost before it had sent any of its calls.
+            self.unqueue_all(id, now);
+            self.close(driver, id, now);
+            return self.dispatch(driver, now);
+        }
         let latest = driver.sent_at(id);
         let (outcome, keep_alive) = self.end_one(id, stream, outcome, latest, now);
         let connection = &self.connections[id.index()];
@@ -360,7 +377,11 @@ impl<P: Protocol> Engine<P> {
         let usable = goes_on && !spent && !stuck;
         if !usable {
             while let Some(oldest) = self.connections[id.index()].calls.first() {
-                self.end_one(id, oldest, lost_behind(outcome), latest, now);
+                if self.is_queued(id, oldest) {
+                    self.unqueue_all(id, now);
+                } else {
+                    self.end_one(id, oldest, lost_behind(outcome), latest, now);
+                }
             }
         }
         if self.connections[id.index()].user.is_some() {

@@ -38,7 +38,8 @@ impl<P: Protocol> Engine<P> {
             result = self.connect_once(driver);
         }
         let id = result?;
-        let (place, window) = (id.index(), self.plan.receive_window);
+        let place = id.index();
+        let window = self.pacer.as_ref().map_or(self.plan.receive_window, Pacer::window_bytes);
         if place >= self.connections.len() {
             // Dense, unless the driver carries sockets of others as well.
             self.connections.resize_with(place + 1, || Connection::closed(id, P::new(window)));
@@ -88,8 +89,10 @@ impl<P: Protocol> Engine<P> {
             State::Idle | State::Thinking { .. } => {}
             State::Closed => unreachable!("a connection is closed once"),
         }
+        connection.protocol.record(figures);
         self.figures.record_pace(bits_per_s, self.plan.conforming_bits_per_s);
         self.open -= 1;
+        connection.transport.close_notify(driver, id);
         driver.close(id);
         self.keep_buffers(buffers);
     }
@@ -158,7 +161,8 @@ impl<P: Protocol> Engine<P> {
             self.is_short_of_room = true;
             return;
         }
-        let wanted = (schedule.arrivals.waiting(now) as usize).saturating_sub(self.connecting - self.reopening);
+        let waiting = schedule.arrivals.waiting(now) as usize + self.put_back.len();
+        let wanted = waiting.saturating_sub(self.connecting - self.reopening);
         let prompt = !std::mem::replace(&mut self.is_short_of_room, wanted > room);
         for _ in 0..wanted.min(room) {
             match self.connect(driver, now) {

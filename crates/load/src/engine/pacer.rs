@@ -62,7 +62,12 @@ impl Pacer {
     /// How connections are made that are read so: with a receive window that has the next read
     /// there in time and leaves the rest with the server.
     pub(super) fn receive_mode(&self) -> ReceiveMode {
-        ReceiveMode::OnDemand { window_bytes: (self.read_bytes * 2).max(WINDOW_BYTES_MIN) }
+        ReceiveMode::OnDemand { window_bytes: self.window_bytes() }
+    }
+
+    /// Bytes that a server may send ahead of what was read.
+    pub(super) fn window_bytes(&self) -> u32 {
+        (self.read_bytes * 2).max(WINDOW_BYTES_MIN)
     }
 
     /// The time that the path adds to each response.

@@ -78,6 +78,8 @@ impl<P: Protocol> Engine<P> {
         let Transport::Tls(tls) = &connection.transport else { return };
         let figures = self.figures.trial.tls.get_or_insert_default();
         let Some(facts) = tls.record(figures, now) else { return };
+        let ready_ns = now.ns_since(connection.since).saturating_sub(tls.notice_delay_ns());
+        figures.ready.record(ready_ns);
         if self.plan.version() == thalweg_wire::Version::Http2 && facts.alpn.as_deref() != Some(b"h2") {
             figures
                 .record_failure("no_http2", "the server did not choose HTTP/2 (h2 of ALPN), which --http 2 requires");
@@ -95,7 +97,6 @@ impl<P: Protocol> Engine<P> {
             // In TLS 1.2 the ticket is a part of the handshake.
             self.awaits_ticket = facts.version == Version::Tls13;
         }
-        let ready_ns = now.ns_since(connection.since).saturating_sub(tls.notice_delay_ns());
         self.on_established(driver, id, ready_ns, now);
     }
 
@@ -129,6 +130,19 @@ impl<P: Protocol> Engine<P> {
         self.on_connect_failed(driver, id, Some(Outcome::TlsFailure), now);
     }
 
+    /// Ends TLS on all connections, since the run is over.
+    pub(super) fn end_transports<D: Driver>(&mut self, driver: &mut D, now: Instant) {
+        let mut waits = false;
+        for connection in self.connections.iter_mut().filter(|connection| connection.is_established()) {
+            waits |= connection.transport.close_notify(driver, connection.id);
+        }
+        if waits {
+            // The kernel gets it before the sockets are closed; an error concerns no result any
+            // more.
+            let _ = driver.wait(Some(now));
+        }
+    }
+
     fn note_failure(&mut self, failure: &Failure) {
         let figures = self.figures.trial.tls.get_or_insert_default();
         figures.record_failure(&cause_of(failure), &failure.to_string());
@@ -143,11 +157,5 @@ impl<P: Protocol> Engine<P> {
             Transport::Plain => None,
             Transport::Tls(tls) => Some(tls),
         }
-    }
-
-    /// Whether the connection was not closed meanwhile.
-    fn is_live(&self, id: SocketId) -> bool {
-        let connection = &self.connections[id.index()];
-        connection.id == id && connection.is_open()
     }
 }

@@ -12,7 +12,7 @@ use super::pacer::Pacer;
 use super::paused::PausedUsers;
 use super::requests::Requests;
 use crate::barrier::StartBarrier;
-use crate::call::{Calls, Due};
+use crate::call::{CallList, Calls, Due};
 use crate::connection::{Buffers, Connection};
 use crate::figures::RunFigures;
 use crate::plan::choice::Chooser;
@@ -41,6 +41,8 @@ pub struct Engine<P: Protocol = Http1> {
     pub(super) connections: Vec<Connection<P>>,
     /// The calls of all connections.
     pub(super) calls: Calls,
+    /// Calls that were taken off their connections, to be made on others.
+    pub(super) put_back: CallList,
     /// Connections that are idle, and those that are busy and have room for another call. An entry
     /// may have become stale.
     pub(super) idle: VecDeque<SocketId>,
@@ -126,6 +128,13 @@ impl<P: Protocol> Engine<P> {
         let connection = &mut self.connections[id.index()];
         debug_assert!(connection.id == id, "the driver names open sockets only");
         connection
+    }
+
+    /// Whether the connection was not closed meanwhile.
+    #[inline]
+    pub(super) fn is_live(&self, id: SocketId) -> bool {
+        let connection = &self.connections[id.index()];
+        connection.id == id && connection.is_open()
     }
 
     /// Arms the timer for a connection's deadline.

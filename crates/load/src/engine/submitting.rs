@@ -90,8 +90,12 @@ impl<P: Protocol> Engine<P> {
             let before = batch.len();
             let encode = |out: &mut Vec<u8>| self.requests.write(call.request, call.last, out);
             let body_bytes = connection.protocol.write(stream, self.requests.encoder(), batch, encode);
-            call.submitted = true;
-            if call.measured {
+            call.submitted = batch.len() > before;
+            if !call.submitted {
+                // The protocol will name its end.
+            } else if call.measured && call.retries > 0 {
+                self.figures.record_sent_again(batch.len() - before, body_bytes);
+            } else if call.measured {
                 self.figures.record_sent(batch.len() - before, body_bytes, in_window);
             }
         }

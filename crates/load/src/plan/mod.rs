@@ -75,8 +75,12 @@ pub struct Plan {
     /// Most requests under way at once on a connection; 1 waits for each response.
     pub pipeline: u32,
     /// Bytes that a server may send on a connection, and on each of its streams, before it has to
-    /// wait for more to be allowed: where the protocol has such a bound.
+    /// wait for more to be allowed: where the protocol has such a bound. With a pace that is
+    /// smaller: what is read ahead at the pace.
     pub receive_window: u32,
+    /// How often a request is sent again, at most, that the server says it has not processed, where
+    /// the protocol can say so. It stays one request, due when it was.
+    pub retries: u8,
     /// The connection that takes the next request.
     pub reuse: Reuse,
     /// The pace at which responses are read; `None`: as fast as they come.
@@ -247,6 +251,7 @@ impl Plan {
             calls: None,
             pipeline: 1,
             receive_window: RECEIVE_WINDOW,
+            retries: 0,
             reuse: Reuse::default(),
             pace: None,
             check: Check::default(),

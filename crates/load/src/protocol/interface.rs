@@ -3,6 +3,7 @@
 use std::num::NonZero;
 
 use thalweg_measure::Outcome;
+use thalweg_measure::trial::TrialFigures;
 use thalweg_wire::{MessageBytes, RequestKind};
 
 use crate::request::{RequestView, Templates};
@@ -75,6 +76,9 @@ pub trait Protocol: Sized {
     fn is_ending(&self) -> bool {
         false
     }
+
+    /// Adds figures of the protocol's own to those of a trial, when the connection is over.
+    fn record(&self, _figures: &mut TrialFigures) {}
 }
 
 /// Encodes the requests of a load thread: what requests share once, the rest when they are sent.
@@ -119,7 +123,8 @@ pub struct Step {
 pub enum End {
     /// With a whole response of so many bytes.
     Whole(MessageBytes),
-    /// Without one, and the connection goes on.
+    /// Without one, and the connection goes on. `Refused` without a byte of its request written:
+    /// the connection takes no more streams than it has.
     Reset(Outcome),
     /// Without one, and the connection is of no more use.
     Broken(Outcome),

@@ -26,11 +26,13 @@ enum Reaction {
     Response(u64),
     Nothing,
     Reset(ErrorCode),
+    /// REFUSED_STREAM the first time, and a response from then on.
+    RefusalAtFirst,
     /// GOAWAY, and then a response.
     GoAway,
 }
 
-use Reaction::{GoAway, Nothing, Reset, Response};
+use Reaction::{GoAway, Nothing, RefusalAtFirst, Reset, Response};
 
 struct Peer {
     responder: Responder,
@@ -54,12 +56,18 @@ impl Server {
         for request in peer.responder.read(bytes, &mut peer.output) {
             let number = request.field(":path").trim_start_matches('/').parse().expect("targets are numbers");
             let stream = request.stream;
+            let is_first = self.requests.iter().all(|other| other.field(":path") != request.field(":path"));
             self.requests.push(request);
-            match (self.react)(number) {
+            let reaction = match (self.react)(number) {
+                RefusalAtFirst if is_first => Reset(ErrorCode::REFUSED_STREAM),
+                RefusalAtFirst => Response(3),
+                reaction => reaction,
+            };
+            match reaction {
                 Response(ms) => {
                     self.due.insert((sim.now().plus_ns(ms * MS), number), (socket, stream));
                 }
-                Nothing => {}
+                Nothing | RefusalAtFirst => {}
                 Reset(code) => peer.responder.reset(stream, code, &mut peer.output),
                 GoAway => {
                     peer.responder.go_away(&mut peer.output);
@@ -224,6 +232,54 @@ fn a_stream_that_is_reset_leaves_the_others_alone() {
     let count = |outcome| trial.outcomes.count(outcome);
     assert_eq!((count(Outcome::Reset), count(Outcome::Refused)), (10, 10), "{:?}", trial.outcomes);
     assert_eq!((trial.connections.opened, trial.counts.good), (1, 80));
+    let streams = trial.streams.as_ref().expect("there were some");
+    assert_eq!(streams.resets, [("INTERNAL_ERROR", 10), ("REFUSED_STREAM", 10)].into());
+    assert_eq!((streams.opened, streams.refused, streams.retried), (100, 10, 0));
+    assert!((2..=8).contains(&streams.concurrent_max), "{streams:?}");
+}
+
+#[test]
+fn a_refused_request_is_sent_again_if_the_plan_says_so() {
+    let run = |seed| {
+        let plan = Plan { retries: 2, ..streams(100, 8, b"") };
+        let react = |number| if number % 10 == 5 { RefusalAtFirst } else { Response(3) };
+        let (figures, server) = play(plan, SimConfig::calm(seed), 100, react);
+        let trial = &figures.trial;
+        assert_eq!((trial.counts.good, trial.counts.sent), (100, 100), "{:?}", trial.outcomes);
+        assert_eq!((server.requests.len(), trial.connections.opened), (110, 1));
+        let counted = trial.streams.as_ref().expect("there were some");
+        assert_eq!((counted.opened, counted.refused, counted.retried), (110, 10, 10));
+        // The time of the first attempt is the server's and not the client's.
+        assert!(trial.lag.max() < MS, "{} ns of lag", trial.lag.max());
+        assert!(trial.response_time().max() > trial.service_time.max(), "the first attempt takes time as well");
+    };
+    with_seeds(0..4, run);
+}
+
+#[test]
+fn a_request_is_not_sent_again_for_ever() {
+    let plan = Plan { retries: 3, ..streams(20, 8, b"") };
+    let react = |number| if number == 7 { Reset(ErrorCode::REFUSED_STREAM) } else { Response(2) };
+    let (figures, server) = play(plan, SimConfig::calm(1), 100, react);
+    let trial = &figures.trial;
+    assert_eq!((trial.counts.good, trial.outcomes.count(Outcome::Refused)), (19, 1), "{:?}", trial.outcomes);
+    assert_eq!(server.requests.len(), 23);
+    let patience = Duration::from_millis(5);
+    let plan = Plan { retries: u8::MAX, timeout: patience, ..streams(20, 8, b"") };
+    let (figures, _) = play(plan, SimConfig::calm(1), 100, react);
+    let trial = &figures.trial;
+    assert_eq!((trial.counts.good, trial.outcomes.count(Outcome::Timeout)), (19, 1), "{:?}", trial.outcomes);
+}
+
+/// A worker goes on when its request has ended, however often that was sent.
+#[test]
+fn workers_wait_for_requests_that_are_sent_again() {
+    let plan = Plan { arrivals: LoopPlan::of_workers(4, Duration::ZERO), retries: 1, ..streams(100, 2, b"") };
+    let plan = Plan { connections: 2, ..plan };
+    let react = |number| if number % 3 == 0 { RefusalAtFirst } else { Response(1) };
+    let (figures, server) = play(plan, SimConfig::calm(1), 100, react);
+    assert_eq!(figures.trial.counts.good, 100, "{:?}", figures.trial.outcomes);
+    assert_eq!(server.requests.len(), 134);
 }
 
 #[test]
@@ -245,6 +301,13 @@ fn a_server_that_goes_away_ends_what_it_has_begun() {
     // Requests that were on their way meanwhile were not processed, and the rest has another
     // connection.
     assert!(refused <= 8 && trial.connections.opened == 2, "{refused} refused");
+    let counted = trial.streams.as_ref().expect("there were some");
+    assert_eq!((&counted.goaways, counted.refused), (&[("NO_ERROR", 1)].into(), refused));
+    assert_eq!((counted.per_connection.count(), counted.opened), (2, 100));
+
+    let (figures, _) = play(Plan { retries: 1, ..streams(100, 8, b"") }, SimConfig::calm(1), 100, react);
+    let trial = &figures.trial;
+    assert_eq!((trial.counts.good, trial.connections.opened), (100, 2), "{:?}", trial.outcomes);
 }
 
 #[test]
@@ -256,6 +319,25 @@ fn a_body_waits_for_the_window() {
     assert!(server.requests.iter().all(|request| request.body_bytes == body.len()));
     assert_eq!(trial.bytes.body_sent, 1_000_000);
     assert_eq!(server.requests[0].field("content-length"), "200000");
+}
+
+/// Workers have their next requests ready when the server, behind its last response, takes no more
+/// on this connection: none of them was sent, and none is lost.
+#[test]
+fn requests_that_were_never_sent_go_to_another_connection() {
+    let run = |seed| {
+        let plan = Plan { arrivals: LoopPlan::of_workers(8, Duration::ZERO), ..streams(200, 8, b"") };
+        let react = |number| if number % 40 == 39 { GoAway } else { Response(number % 3) };
+        let (figures, server) = play(plan, SimConfig::calm(seed), 100, react);
+        let trial = &figures.trial;
+        let refused = trial.outcomes.count(Outcome::Refused);
+        assert_eq!(trial.counts.good + refused, 200, "{:?}", trial.outcomes);
+        let counted = trial.streams.as_ref().expect("there were some");
+        // The server has seen each stream that was opened, but for those behind its GOAWAY.
+        assert_eq!((counted.opened, counted.refused), (200, refused));
+        assert!(server.requests.len() as u64 >= 200 - refused, "{} requests", server.requests.len());
+    };
+    with_seeds(0..8, run);
 }
 
 /// Responses that come together let requests go together.

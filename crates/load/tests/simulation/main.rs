@@ -27,6 +27,7 @@ mod session_connections;
 mod stall;
 mod standstill;
 mod streams;
+mod tls;
 mod users;
 mod world;
 

@@ -6,6 +6,7 @@ use super::left_out::LeftOut;
 use super::sample::Sample;
 use super::sessions::Sessions;
 use super::so_far::{OverLimits, SoFar, Thresholds};
+use super::streams::StreamFigures;
 use super::tls::TlsFigures;
 use crate::histogram::Histogram;
 use crate::interval::IntervalSeries;
@@ -99,6 +100,8 @@ pub struct TrialFigures {
     pub sessions: Option<Sessions>,
     /// TLS handshakes, if there were any.
     pub tls: Option<TlsFigures>,
+    /// HTTP/2 streams, if there were any.
+    pub streams: Option<StreamFigures>,
     /// The first good response, as a sample of the target's responses.
     pub sample: Option<Sample>,
     /// The use of each CPU that carried load threads.
@@ -241,6 +244,7 @@ impl TrialFigures {
             disturbed_by: None,
             sessions: None,
             tls: None,
+            streams: None,
             sample: None,
             cpus: Vec::new(),
         }
@@ -268,6 +272,9 @@ impl TrialFigures {
         }
         if let Some(theirs) = &other.tls {
             self.tls.get_or_insert_default().merge(theirs);
+        }
+        if let Some(theirs) = &other.streams {
+            self.streams.get_or_insert_default().merge(theirs);
         }
         if self.sample.is_none() {
             self.sample.clone_from(&other.sample);

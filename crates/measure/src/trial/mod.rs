@@ -13,6 +13,7 @@ mod reason;
 mod sample;
 mod sessions;
 mod so_far;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -26,5 +27,6 @@ pub use reason::{Note, Reason, Starvation};
 pub use sample::Sample;
 pub use sessions::{Sessions, SessionsSummary};
 pub use so_far::{OverLimits, SoFar, Thresholds};
+pub use streams::{StreamFigures, StreamsSummary};
 pub use tls::{Negotiated, NegotiatedCount, TlsFigures, TlsSummary};
 pub use verdict::{Judgement, Verdict, lag_bound, verdict};

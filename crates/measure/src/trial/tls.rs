@@ -16,6 +16,8 @@ const CAUSES_MAX: usize = 64;
 pub struct TlsFigures {
     /// From the established TCP connection to the completed handshake, in nanoseconds.
     pub handshake: Histogram,
+    /// From the attempt to connect to the completed handshake, in nanoseconds.
+    pub ready: Histogram,
     /// Full handshakes.
     pub full: u64,
     /// Of them, those with a second hello because the server chose another group.
@@ -51,6 +53,9 @@ pub struct Negotiated {
 pub struct TlsSummary {
     /// From the established TCP connection to the completed handshake.
     pub handshake_us: Summary,
+    /// From the attempt to connect to the completed handshake.
+    #[serde(default)]
+    pub ready_us: Summary,
     /// Full handshakes.
     pub full: u64,
     /// Of them, those with a second hello because the server chose another group.
@@ -94,6 +99,7 @@ impl TlsFigures {
     /// Adds the handshakes of another load thread.
     pub fn merge(&mut self, other: &Self) {
         self.handshake.merge(&other.handshake);
+        self.ready.merge(&other.ready);
         self.full += other.full;
         self.retried += other.retried;
         self.resumed += other.resumed;
@@ -119,6 +125,7 @@ impl TlsFigures {
         negotiated.sort_by_key(|entry| std::cmp::Reverse(entry.handshakes));
         TlsSummary {
             handshake_us: self.handshake.summary(),
+            ready_us: self.ready.summary(),
             full: self.full,
             retried: self.retried,
             resumed: self.resumed,

@@ -5,6 +5,7 @@
 //! independently of its encoding. `h1` is HTTP/1.0 and 1.1, `h2` is HTTP/2. Lacking on purpose:
 //! files, sockets, rates, accounting.
 
+pub(crate) mod challenges;
 pub(crate) mod h1;
 pub(crate) mod h2;
 pub(crate) mod multipart;

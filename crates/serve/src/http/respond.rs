@@ -20,8 +20,9 @@ use crate::content::origin::{Opening, Origin, Outcome};
 use crate::content::refusal::Refusal;
 use crate::content::remote::{RemoteOpening, RemoteOrigin};
 use crate::date_cache::DateCache;
+use crate::http::challenges::HttpChallenges;
 use crate::http::multipart::{Boundaries, Multipart};
-use crate::http::response::{Delivery, Encoder, Page, PageField, Part, Response, Selected, Summary};
+use crate::http::response::{Delivery, Encoder, Page, PageField, Part, Response, Selected, Summary, Text};
 use crate::http::select::{Extent, Selection, Unmet, may_select, negotiate, select};
 use crate::listing::{ListingRequest, Listings, LoadedListing};
 
@@ -32,6 +33,8 @@ pub(crate) struct Responder {
     pub(crate) date_cache: DateCache,
     /// The origins of mounts that are not local, with the mounts' numbers.
     pub(crate) remotes: Vec<(u16, Box<dyn RemoteOrigin>)>,
+    /// The responses to a certification authority, for whatever host and mount.
+    challenges: Arc<HttpChallenges>,
     boundaries: Boundaries,
     /// Room for a canonical name.
     name: Vec<u8>,
@@ -106,9 +109,36 @@ impl From<Refusal> for Denial<'_> {
 
 impl Responder {
     /// A responder that has done nothing yet.
-    pub(crate) fn new(origin: LocalOrigin<Sites>, listings: Listings, date_cache: DateCache) -> Self {
+    pub(crate) fn new(
+        origin: LocalOrigin<Sites>,
+        listings: Listings,
+        date_cache: DateCache,
+        challenges: Arc<HttpChallenges>,
+    ) -> Self {
         let remotes = Vec::new();
-        Self { origin, listings, date_cache, remotes, boundaries: Boundaries::new(), name: Vec::new() }
+        Self { origin, listings, date_cache, remotes, challenges, boundaries: Boundaries::new(), name: Vec::new() }
+    }
+
+    /// Answers a request: that of a certification authority, one that is redirected to TLS at a
+    /// port, or one for an object.
+    #[inline]
+    pub(crate) fn answer(
+        &mut self,
+        request: &RequestHead<'_>,
+        tls_port: Option<u16>,
+        outcomes: Outcomes,
+        context: RequestContext,
+        out: &mut impl Encoder,
+    ) -> Answer {
+        if !self.challenges.is_empty()
+            && let Some(summary) = self.respond_to_challenge(request, out)
+        {
+            return Answer::Encoded(summary);
+        }
+        match tls_port {
+            None => self.respond(request, outcomes, context, out),
+            Some(port) => Answer::Encoded(self.redirect_to_tls(request, port, out)),
+        }
     }
 
     /// Answers a request, which has waited for jobs with these outcomes.
@@ -124,6 +154,17 @@ impl Responder {
             Method::Get | Method::Head => self.respond_with_object(request, outcomes, context, out),
             _ => Answer::Encoded(self.respond_otherwise(request, context, out)),
         }
+    }
+
+    /// The response to a challenge (RFC 8555, 8.3); `None` if the request is not for one.
+    #[cold]
+    fn respond_to_challenge(&mut self, request: &RequestHead<'_>, out: &mut impl Encoder) -> Option<Summary> {
+        if !matches!(request.method, Method::Get | Method::Head) {
+            return None;
+        }
+        let text = self.challenges.find(file_target(request)?.0)?;
+        out.encode(Response::Text(Text { text: &text, is_head: request.method == Method::Head }), &self.date_cache);
+        Some(Summary::nothing(200, self.origin.namespace().topmost))
     }
 
     /// Takes the result of a job. The outcome is for all requests that wait for it.
@@ -294,7 +335,7 @@ impl Responder {
     /// A redirect to the same place over TLS, at this port. A method other than GET and HEAD is
     /// kept (RFC 9110, 15.4.9).
     #[cold]
-    pub(crate) fn redirect_to_tls(&mut self, request: &RequestHead<'_>, port: u16, out: &mut impl Encoder) -> Summary {
+    fn redirect_to_tls(&mut self, request: &RequestHead<'_>, port: u16, out: &mut impl Encoder) -> Summary {
         let mount = self.origin.namespace().topmost;
         let host = request.host().unwrap_or_default();
         let Some((path, query)) = file_target(request).filter(|_| !host.is_empty()) else {

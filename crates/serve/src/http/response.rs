@@ -49,6 +49,8 @@ pub(crate) enum Response<'o> {
     Selected(Selected<'o>),
     /// 304.
     NotModified(&'o Object),
+    /// 200 with a short text that is made for this response.
+    Text(Text<'o>),
     /// Any other: an error or a redirect with a short page, or 204.
     Page(Page<'o>),
 }
@@ -71,6 +73,12 @@ pub(crate) enum Part<'o> {
     Range(ByteRange),
     /// Several ranges.
     Ranges(Multipart<'o>),
+}
+
+/// A short text, as bytes of no particular type.
+pub(crate) struct Text<'o> {
+    pub(crate) text: &'o str,
+    pub(crate) is_head: bool,
 }
 
 /// A page that describes its status, or an object that the configuration names for it.
@@ -236,6 +244,7 @@ impl<'o> Response<'o> {
             Self::Selected(selected) if matches!(selected.part, Part::Whole) => 200,
             Self::Selected(_) => 206,
             Self::NotModified(_) => 304,
+            Self::Text(_) => 200,
             Self::Page(page) => page.status,
         }
     }
@@ -254,6 +263,10 @@ impl<'o> Response<'o> {
                 write_validators(object, out);
                 out.block(&object.metadata().policy.fields_of_304);
             }
+            Self::Text(text) => {
+                out.field("Content-Type", b"application/octet-stream");
+                write_length(Some(text.text.len() as u64), out);
+            }
             Self::Page(page) => page.write_fields(out),
         }
     }
@@ -263,7 +276,7 @@ impl<'o> Response<'o> {
         match self {
             Self::Whole(object) => object.length().is_none(),
             Self::Selected(selected) => matches!(selected.part, Part::Whole) && selected.object.length().is_none(),
-            Self::NotModified(_) => false,
+            Self::NotModified(_) | Self::Text(_) => false,
             Self::Page(page) => page.object.is_some_and(|object| object.length().is_none()),
         }
     }
@@ -277,6 +290,7 @@ impl<'o> Response<'o> {
             }
             Self::Selected(selected) => selected.is_head,
             Self::NotModified(_) => true,
+            Self::Text(text) => text.is_head,
             Self::Page(page) => {
                 let is_empty = page.object.is_some_and(|object| object.length() == Some(0));
                 page.is_head || page.status == 204 || is_empty
@@ -295,6 +309,8 @@ impl<'o> Response<'o> {
                 Part::Ranges(multipart) => Body::Parts(selected.object, multipart),
             },
             Self::NotModified(_) => Body::Empty,
+            Self::Text(text) if text.is_head => Body::Empty,
+            Self::Text(text) => Body::Text(text.text.to_owned()),
             Self::Page(page) => page.into_body(),
         }
     }

@@ -20,6 +20,7 @@ use crate::catalog::site::Sites;
 use crate::config::ServerConfig;
 use crate::content::blocking_pool::BlockingPool;
 use crate::content::local::watch::Subscription;
+use crate::http::challenges::HttpChallenges;
 use crate::shaping::admission::WITHOUT_SLOT_MAX;
 use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::accounting::Accounting;
@@ -45,6 +46,7 @@ pub(super) struct SharedParts {
     pub(super) connections_max: usize,
     pub(super) commands: Arc<[CommandQueue]>,
     pub(super) control: Control,
+    pub(super) challenges: Arc<HttpChallenges>,
     pub(super) rate_limits: Arc<SharedRateLimits>,
     pub(super) published: Arc<[Published]>,
     pub(super) error_log: ErrorLog,
@@ -152,6 +154,7 @@ impl LoopThread {
             slots_max: self.slots_max(),
             cache: &shared.config.cache,
             blocking: BlockingPool::new(waker, BLOCKING_THREADS_MAX, shared.cpus.clone()),
+            challenges: Arc::clone(&shared.challenges),
             seconds_at: |_| clock::unix_seconds(),
             accounting,
             error_log: Some(shared.error_log.clone()),

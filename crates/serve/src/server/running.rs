@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use thalweg_sys::handover::Channel;
 use thalweg_sys::{DriverKind, Instant, clock};
+use thalweg_tls::Certificate;
 
 use super::commands::{CommandQueue, LoopCommand, send_listener};
 use super::control::Control;
@@ -19,10 +20,11 @@ use super::tls::ServerTls;
 use crate::catalog::site::Sites;
 use crate::config::{Level, ListenAddr, ServerConfig, StatusConfig};
 use crate::content::local::watch::Watcher;
+use crate::http::challenges::{ChallengeError, HttpChallenges};
 use crate::telemetry::counters::{Published, Totals};
 use crate::telemetry::log::{ErrorLog, Logs};
 use crate::telemetry::metrics::{Collector, KnownHosts, Sources, StatusListener};
-use crate::telemetry::registry::Registry;
+use crate::telemetry::registry::{CertificateState, Registry};
 
 /// The longest time for a loop's reply to a command. It takes one iteration, unless the machine is
 /// stalled.
@@ -53,6 +55,8 @@ pub struct Running {
     pub(super) config: Arc<ServerConfig>,
     /// TLS of that configuration.
     pub(super) tls: Option<ServerTls>,
+    /// The responses to a certification authority.
+    pub(super) challenges: Arc<HttpChallenges>,
     pub(super) started_second: i64,
 }
 
@@ -181,6 +185,44 @@ impl Running {
     /// TLS, if it is spoken.
     pub fn tls(&self) -> Option<&ServerTls> {
         self.tls.as_ref()
+    }
+
+    /// Serves with a certificate that was obtained by ACME from the next handshake on, where TLS is
+    /// spoken.
+    pub fn install_certificate(&mut self, certificate: Certificate) {
+        if let Some(tls) = &mut self.tls {
+            tls.install(certificate);
+        }
+    }
+
+    /// Shows the state of the certificate that is obtained by ACME on the status page; `None`: none
+    /// is obtained.
+    pub fn show_certificate(&self, state: Option<CertificateState>) {
+        self.registry.set_certificate(state);
+    }
+
+    /// Answers requests for the token of an http-01 challenge (RFC 8555, 8.3) with this key
+    /// authorization, on all addresses; `None` ends that. When this returns, every request that
+    /// arrives is answered so.
+    ///
+    /// # Errors
+    /// The token is malformed, or there are too many.
+    pub fn set_http_challenge(&self, token: &str, key_authorization: Option<&str>) -> Result<(), ChallengeError> {
+        match key_authorization {
+            Some(key_authorization) => self.challenges.add(token, key_authorization),
+            None => {
+                self.challenges.remove(token);
+                Ok(())
+            }
+        }
+    }
+
+    /// Presents a certificate to clients that ask for this name by tls-alpn-01 (RFC 8737), where
+    /// TLS is spoken; `None` ends that.
+    pub fn set_tls_challenge(&self, name: &str, certificate: Option<&Certificate>) {
+        if let Some(tls) = &self.tls {
+            tls.store().set_challenge(name, certificate);
+        }
     }
 
     /// The log of messages to the operator.

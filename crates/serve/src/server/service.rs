@@ -27,6 +27,7 @@ use crate::content::local::origin::LocalOrigin;
 use crate::content::local::residency::Residency;
 use crate::content::local::watch::Subscription;
 use crate::date_cache::{DateCache, SecondsAt};
+use crate::http::challenges::HttpChallenges;
 use crate::http::respond::{JobResult, Responder};
 use crate::http::services::Scratch;
 use crate::listing::Listings;
@@ -108,6 +109,8 @@ pub(crate) struct Setup<'c> {
     /// The rates that all loops share.
     pub(crate) shared_limits: Arc<SharedRateLimits>,
     pub(crate) seconds_at: SecondsAt,
+    /// The responses to a certification authority.
+    pub(crate) challenges: Arc<HttpChallenges>,
     /// Present if logs or metrics need it.
     pub(crate) accounting: Option<Accounting>,
     /// Receives messages for the operator.
@@ -142,7 +145,7 @@ impl Service {
             look_ns: loop_tls::look_ns(&times, setup.tls.as_ref().map(|(_, config)| *config)),
             shared: Shared {
                 times,
-                responder: Responder::new(origin, listings, DateCache::new(setup.seconds_at, now)),
+                responder: Responder::new(origin, listings, DateCache::new(setup.seconds_at, now), setup.challenges),
                 totals: Totals::default(),
                 accounting: setup.accounting,
                 blocking: setup.blocking,

@@ -98,6 +98,7 @@ impl Server {
             registry,
             config: Arc::clone(&config),
             tls,
+            challenges: Arc::default(),
             started_second: unix_second(),
         };
         if let (Some(status), Some(sockets)) = (&config.status, status_sockets) {
@@ -155,6 +156,7 @@ fn start_loops(running: &mut Running, layout: &Layout, mut shares: Shares) -> Re
         connections_max: layout.connections_max,
         commands: Arc::clone(&running.commands),
         control: running.control.clone(),
+        challenges: Arc::clone(&running.challenges),
         rate_limits: Arc::new(SharedRateLimits::of(&running.config, Instant::now())),
         published: Arc::clone(&running.published),
         error_log: running.logs.error_log().clone(),

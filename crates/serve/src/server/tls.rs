@@ -29,13 +29,18 @@ pub struct ServerTls {
     settings: ServerSettings,
     store: Arc<CertificateStore>,
     tickets: TicketKeys,
+    /// The certificates of files.
+    of_files: Vec<Certificate>,
+    /// The one that was obtained by ACME.
+    obtained: Option<Certificate>,
     /// The self-signed certificate, and the names that it is for.
     own: Option<(Vec<String>, Certificate)>,
 }
 
 impl ServerTls {
-    /// Opens what a configuration names; `None` if it has no TLS. The keys of tickets and a
-    /// self-signed certificate are taken over from `before`. `read` reads a file.
+    /// Opens what a configuration names; `None` if it has no TLS. The keys of tickets, a
+    /// self-signed certificate and one that was obtained by ACME are taken over from `before`.
+    /// `read` reads a file.
     ///
     /// # Errors
     /// A file cannot be read or used, or the settings contradict each other.
@@ -45,20 +50,15 @@ impl ServerTls {
         read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
     ) -> Result<Option<Self>, TlsError> {
         let Some(tls) = &config.tls else { return Ok(None) };
-        let mut certificates = Vec::with_capacity(tls.certificates.len() + 1);
-        for files in &tls.certificates {
-            certificates.push((Vec::new(), read_certificate(files, read)?));
-        }
-        let own = match tls.self_signed {
+        let of_files = tls.certificates.iter().map(|files| read_certificate(files, read)).collect::<Result<_, _>>()?;
+        let own = match tls.self_signed || tls.auto {
             true => Some(own_certificate(config, before)?),
             false => None,
         };
-        certificates.extend(own.clone());
-        if certificates.is_empty() {
-            return Err(SettingsError::NoCertificate.into());
-        }
         let store = Arc::new(CertificateStore::default());
-        store.set(&certificates);
+        if let Some(before) = before.filter(|_| tls.auto) {
+            store.adopt_challenges(&before.store);
+        }
         let tickets = match before {
             Some(before) => before.tickets.clone(),
             None => TicketKeys::new()?,
@@ -70,7 +70,26 @@ impl ServerTls {
             clients: client_certificates(config, tls, read)?,
         };
         let settings = ServerSettings::new(options, &store)?;
-        Ok(Some(Self { settings, store, tickets, own }))
+        let obtained = before.filter(|_| tls.auto).and_then(|before| before.obtained.clone());
+        let opened = Self { settings, store, tickets, of_files, obtained, own };
+        if opened.certificates().is_empty() {
+            return Err(SettingsError::NoCertificate.into());
+        }
+        opened.store.set(&opened.certificates());
+        Ok(Some(opened))
+    }
+
+    /// Serves with a certificate that was obtained by ACME from the next handshake on, instead of
+    /// the one before.
+    pub fn install(&mut self, certificate: Certificate) {
+        self.obtained = Some(certificate);
+        self.store.set(&self.certificates());
+    }
+
+    /// The certificates with names beside their own, the default one first.
+    fn certificates(&self) -> Vec<(Vec<String>, Certificate)> {
+        let obtained = self.of_files.iter().chain(&self.obtained);
+        obtained.map(|certificate| (Vec::new(), certificate.clone())).chain(self.own.clone()).collect()
     }
 
     /// The files that a configuration names, each once.
@@ -156,6 +175,7 @@ fn client_certificates(
 fn own_names(config: &ServerConfig) -> Vec<String> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     let of_sites = config.sites.iter().flat_map(|site| &site.names);
+    names.extend(config.acme_hosts());
     names.extend(of_sites.map(|name| name.trim_matches(['[', ']']).to_ascii_lowercase()));
     for address in &config.listen {
         if let ListenAddr::Tcp(address) = address

@@ -129,6 +129,16 @@ pub(crate) struct Registry {
     statistics: Mutex<Option<DownloadStatistics>>,
     /// TLS is spoken, or was since the start.
     pub(crate) speaks_tls: AtomicBool,
+    certificate: Mutex<Option<CertificateState>>,
+}
+
+/// The state of a certificate that is obtained by ACME.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CertificateState {
+    /// The end of its validity, in seconds since 1970-01-01 UTC; `None`: there is none yet.
+    pub expires_second: Option<i64>,
+    /// Why the last attempt to obtain one has failed, if it has.
+    pub failure: Option<String>,
 }
 
 impl Registry {
@@ -141,7 +151,18 @@ impl Registry {
             loops: (0..loops).map(|_| LoopCells::default()).collect(),
             statistics: Mutex::new(with_statistics.then(DownloadStatistics::default)),
             speaks_tls: AtomicBool::new(false),
+            certificate: Mutex::default(),
         }
+    }
+
+    /// The state of the certificate that is obtained by ACME; `None`: none is.
+    pub(crate) fn certificate(&self) -> Option<CertificateState> {
+        self.certificate.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces that state.
+    pub(crate) fn set_certificate(&self, state: Option<CertificateState>) {
+        *self.certificate.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
     /// The mounts of a configuration, site by site in its order.

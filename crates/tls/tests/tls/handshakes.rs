@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use thalweg_tls::{
-    CertificateStore, ClientOptions, FailureKind, Handshake, Resume, Selection, ServerOptions, ServerSettings,
-    TLS_ALPN_CHALLENGE, TicketKeys, Version,
+    Certificate, CertificateStore, ClientOptions, FailureKind, Handshake, Resume, Selection, ServerOptions,
+    ServerSettings, TLS_ALPN_CHALLENGE, TicketKeys, Version,
 };
 
 use crate::pair::{Pair, ROOT, certificate, client, server, server_of};
@@ -157,6 +157,21 @@ fn sessions_are_resumed_by_tickets_only_if_wanted() {
 }
 
 #[test]
+fn each_of_many_connections_at_once_resumes_a_session_of_its_own() {
+    let keys = Some(TicketKeys::new().unwrap());
+    let theirs = server(&ROOT.server(&["a.test"]), ServerOptions { tickets: keys, ..ServerOptions::default() });
+    let ours = client(ClientOptions { resume: Resume::Tickets, ..ClientOptions::default() });
+    for expected in [Handshake::Full, Handshake::Resumed, Handshake::Resumed] {
+        // All have begun before the first one gets a ticket.
+        let pairs: Vec<Pair> = (0..100).map(|_| Pair::new(&ours, &theirs, "a.test")).collect();
+        for mut pair in pairs {
+            pair.exchange(|_| usize::MAX);
+            assert_eq!(pair.client.engine.facts().unwrap().handshake, expected);
+        }
+    }
+}
+
+#[test]
 fn a_session_is_resumed_by_another_process_that_has_the_keys() {
     let issued = ROOT.server(&["a.test"]);
     let (keys, successors) = (TicketKeys::new().unwrap(), TicketKeys::new().unwrap());
@@ -189,6 +204,36 @@ fn certificates_are_exchanged_and_challenges_answered_while_the_server_runs() {
     let answered = Pair::settled(&validator(), &settings, "c.test");
     assert_eq!(answered.server.engine.alpn(), Some(TLS_ALPN_CHALLENGE));
     assert!(Pair::settled(&plain(), &settings, "c.test").client.failure.is_some());
+    let successor = CertificateStore::default();
+    successor.adopt_challenges(&store);
     store.set_challenge("c.test", None);
     assert!(Pair::settled(&validator(), &settings, "c.test").client.failure.is_some());
+    let adopting = ServerSettings::new(ServerOptions::default(), &Arc::new(successor)).unwrap();
+    assert!(Pair::settled(&validator(), &adopting, "c.test").client.failure.is_none());
+}
+
+/// The certificate of a challenge has a critical extension that makes it invalid for everything
+/// else, and no authority has signed it (RFC 8737, 3).
+#[test]
+fn the_certificate_of_a_challenge_is_presented_as_it_is() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec!["c.test".to_owned()]).unwrap();
+    params.custom_extensions = vec![rcgen::CustomExtension::new_acme_identifier(&[7; 32])];
+    let made = params.self_signed(&key).unwrap();
+    let (chain, key) = (made.pem(), key.serialize_pem());
+    assert!(Certificate::of_pem(chain.as_bytes(), key.as_bytes()).is_err());
+    let certificate = Certificate::of_challenge(chain.as_bytes(), key.as_bytes()).unwrap();
+    assert_eq!(certificate.chain().next(), Some(&**made.der()));
+    assert!(certificate.names().is_empty());
+    for (chain, key) in [("", key.as_str()), (chain.as_str(), ""), (chain.as_str(), chain.as_str())] {
+        assert!(Certificate::of_challenge(chain.as_bytes(), key.as_bytes()).is_err());
+    }
+    let store = Arc::new(CertificateStore::default());
+    store.set_challenge("c.test", Some(&certificate));
+    let settings = ServerSettings::new(ServerOptions::default(), &store).unwrap();
+    let alpn = vec![TLS_ALPN_CHALLENGE.to_vec()];
+    let validator = client(ClientOptions { alpn, insecure: true, ..ClientOptions::default() });
+    // This client does not take the certificate, as none but a validator does; it has received it.
+    let failure = Pair::settled(&validator, &settings, "c.test").client.failure.unwrap();
+    assert!(matches!(failure.kind, FailureKind::Certificate(_)), "{failure:?}");
 }

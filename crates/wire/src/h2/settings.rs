@@ -73,7 +73,8 @@ impl Settings {
     }
 
     /// Takes over the entries of a SETTINGS frame in order. Unknown ones are ignored.
-    pub(super) fn apply(&mut self, payload: &[u8]) -> Result<(), Fault> {
+    /// `allows_push`: they are those of a client, which alone may enable pushes (RFC 9113, 6.5.2).
+    pub(super) fn apply(&mut self, payload: &[u8], allows_push: bool) -> Result<(), Fault> {
         if !payload.len().is_multiple_of(ENTRY_LEN) {
             return Err(Fault::size("SETTINGS with a part of an entry"));
         }
@@ -82,6 +83,9 @@ impl Settings {
             match u16::from_be_bytes([entry[0], entry[1]]) {
                 id::HEADER_TABLE_SIZE => self.header_table_size = value,
                 id::ENABLE_PUSH if value > 1 => return Err(Fault::protocol("ENABLE_PUSH is neither 0 nor 1")),
+                id::ENABLE_PUSH if value == 1 && !allows_push => {
+                    return Err(Fault::protocol("ENABLE_PUSH of a server is 1"));
+                }
                 id::ENABLE_PUSH => self.enable_push = value == 1,
                 id::MAX_CONCURRENT_STREAMS => self.concurrent_streams_max = value,
                 id::INITIAL_WINDOW_SIZE if value > WINDOW_MAX => {
@@ -93,6 +97,9 @@ impl Settings {
                 }
                 id::MAX_FRAME_SIZE => self.payload_max = value,
                 id::MAX_HEADER_LIST_SIZE => self.header_list_max = value,
+                id::NO_RFC7540_PRIORITIES if value > 1 => {
+                    return Err(Fault::protocol("NO_RFC7540_PRIORITIES is neither 0 nor 1"));
+                }
                 id::NO_RFC7540_PRIORITIES => self.no_old_priorities = value == 1,
                 _ => {}
             }

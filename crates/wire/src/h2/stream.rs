@@ -17,6 +17,8 @@ pub(super) struct Stream<T> {
     /// Bytes of the body that are still to come, by Content-Length.
     pub(super) length_left: Option<u64>,
     pub(super) priority: Priority,
+    /// The priority is that of a PRIORITY_UPDATE, which the request's own does not replace.
+    pub(super) is_priority_updated: bool,
     /// When it last sent, among the streams that share the connection.
     pub(super) turn: u64,
     /// The final head has come: another header block is a trailer section.
@@ -43,6 +45,7 @@ impl<T> Stream<T> {
             unreturned: 0,
             length_left: None,
             priority: Priority::UNSIGNALLED,
+            is_priority_updated: false,
             turn: 0,
             has_head: false,
             is_remote_closed: false,
@@ -85,11 +88,16 @@ pub(super) struct Streams<T> {
     oldest: usize,
     /// Turns given so far.
     turns: u64,
+    /// Priorities of streams that have not begun, the oldest first.
+    early_priorities: Vec<(u32, Priority)>,
 }
+
+/// Priorities of streams that have not begun: as many as a client announces before a page.
+const EARLY_PRIORITIES_MAX: usize = 16;
 
 impl<T> Streams<T> {
     pub(super) const fn new() -> Self {
-        Self { live: Vec::new(), resets: Vec::new(), oldest: 0, turns: 0 }
+        Self { live: Vec::new(), resets: Vec::new(), oldest: 0, turns: 0, early_priorities: Vec::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -124,9 +132,29 @@ impl<T> Streams<T> {
     }
 
     /// Adds a stream, whose id is the highest so far.
-    pub(super) fn push(&mut self, stream: Stream<T>) {
+    pub(super) fn push(&mut self, mut stream: Stream<T>) {
         debug_assert!(self.live.last().is_none_or(|last| last.id < stream.id), "ids ascend");
+        if !self.early_priorities.is_empty() {
+            if let Some((_, priority)) = self.early_priorities.iter().find(|(id, _)| *id == stream.id) {
+                (stream.priority, stream.is_priority_updated) = (*priority, true);
+            }
+            // Lower streams do not begin any more.
+            self.early_priorities.retain(|(id, _)| *id > stream.id);
+        }
         self.live.push(stream);
+    }
+
+    /// Takes the priority of a PRIORITY_UPDATE: of a stream, or of one that `may_begin` later.
+    pub(super) fn update_priority(&mut self, id: u32, priority: Priority, may_begin: bool) {
+        if let Some(stream) = self.get_mut(id) {
+            (stream.priority, stream.is_priority_updated) = (priority, true);
+        } else if may_begin {
+            self.early_priorities.retain(|(early, _)| *early != id);
+            if self.early_priorities.len() == EARLY_PRIORITIES_MAX {
+                self.early_priorities.remove(0);
+            }
+            self.early_priorities.push((id, priority));
+        }
     }
 
     /// Removes a stream that both sides and the owner have ended.

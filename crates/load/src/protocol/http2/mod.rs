@@ -6,14 +6,17 @@
 
 mod encoder;
 mod heads;
+mod tally;
 
 use thalweg_measure::Outcome;
+use thalweg_measure::trial::TrialFigures;
 use thalweg_wire::h2::{Config, Connection, ErrorCode, Event, HeadFields, Role, Settings};
 use thalweg_wire::hpack::FieldList;
 use thalweg_wire::{BodyFraming, MessageBytes, Progress, RequestKind, ResponseHead};
 
 use self::encoder::Form;
 use self::heads::Heads;
+use self::tally::Tally;
 use super::interface::{End, Protocol, Responses, Step, StreamId};
 
 pub use self::encoder::Http2Encoder;
@@ -45,6 +48,7 @@ struct Live {
     /// Bytes that were read since the latest event, and belong to the next one.
     read_ahead: u64,
     has_settings: bool,
+    tally: Tally,
 }
 
 /// The call that a stream carries.
@@ -148,6 +152,12 @@ impl Protocol for Http2 {
     fn is_ending(&self) -> bool {
         self.live.as_ref().is_some_and(|live| live.connection.is_ending())
     }
+
+    fn record(&self, figures: &mut TrialFigures) {
+        if let Some(live) = &self.live {
+            live.tally.add_to(figures.streams.get_or_insert_default());
+        }
+    }
 }
 
 impl Http2 {
@@ -175,6 +185,7 @@ impl Live {
             ended: Vec::new(),
             read_ahead: 0,
             has_settings: false,
+            tally: Tally::default(),
         }
     }
 
@@ -195,6 +206,7 @@ impl Live {
             self.ended.push((call, Outcome::Refused));
             return 0;
         };
+        self.tally.record_open(self.connection.stream_count() as u32);
         self.heads.write(form.template, head, form.block, block);
         self.connection.headers(stream, block, form.body.is_empty(), out);
         let sent = self.send_body(stream, form.body, out);
@@ -260,15 +272,12 @@ impl Live {
             }
             Some(Event::Reset { stream, code, fault }) => {
                 let call = self.connection.owner(stream).and_then(|owner| owner.call);
-                let outcome = match code {
-                    _ if fault.is_some() => Outcome::ProtocolError,
-                    ErrorCode::REFUSED_STREAM => Outcome::Refused,
-                    _ => Outcome::Reset,
-                };
+                let outcome = self.on_reset(code, fault.is_some());
                 self.forget(stream);
                 Step { stream: call, end: call.map(|_| End::Reset(outcome)), ..nothing }
             }
-            Some(Event::GoAway { last_stream, .. }) => {
+            Some(Event::GoAway { last_stream, code }) => {
+                self.tally.record_goaway(code);
                 self.refuse_above(last_stream);
                 let is_over = self.connection.stream_count() == 0 && self.ended.is_empty();
                 Step { end: is_over.then_some(End::Broken(Outcome::Reset)), ..nothing }
@@ -366,6 +375,20 @@ impl Live {
         (Some(call), ends.then(|| self.end(stream)))
     }
 
+    /// Counts a stream that was reset, for a fault that was found here or by the server. Returns
+    /// the outcome of its request.
+    fn on_reset(&mut self, code: ErrorCode, is_fault_of_server: bool) -> Outcome {
+        if is_fault_of_server {
+            return Outcome::ProtocolError;
+        }
+        self.tally.record_reset(code);
+        if code != ErrorCode::REFUSED_STREAM {
+            return Outcome::Reset;
+        }
+        self.tally.record_refusal();
+        Outcome::Refused
+    }
+
     /// Ends a stream whose response is whole.
     fn end(&mut self, stream: u32) -> End {
         let bytes = self.connection.owner(stream).map(|owner| owner.bytes).unwrap_or_default();
@@ -388,8 +411,10 @@ impl Live {
 
     /// Ends the calls on streams that the server has not processed (RFC 9113, 6.8).
     fn refuse_above(&mut self, last_stream: u32) {
-        let ended = &mut self.ended;
         let above = self.connection.owners().filter(|(stream, _)| *stream > last_stream);
-        above.for_each(|(_, owner)| ended.extend(owner.call.take().map(|call| (call, Outcome::Refused))));
+        for call in above.filter_map(|(_, owner)| owner.call.take()) {
+            self.tally.record_refusal();
+            self.ended.push((call, Outcome::Refused));
+        }
     }
 }

@@ -359,10 +359,7 @@ impl Session {
                     services.batch.begin(&head, persistence(&head, self.requests, services));
                     let context = services.context();
                     let Services { responder, batch, .. } = services;
-                    let answer = match services.tls_port {
-                        None => responder.respond(&head, Outcomes::default(), context, batch),
-                        Some(port) => Answer::Encoded(responder.redirect_to_tls(&head, port, batch)),
-                    };
+                    let answer = responder.answer(&head, services.tls_port, Outcomes::default(), context, batch);
                     let summary = match answer {
                         Answer::Encoded(summary) => summary,
                         Answer::Pending => {

@@ -71,10 +71,7 @@ impl Session {
         let (waiter, context) = (services.waiter(stream), services.context());
         let Services { responder, blocking, scratch, tls_port, .. } = services;
         let mut encoder = ResponseEncoder::new(&mut self.connection, stream, batch, scratch);
-        let answer = match tls_port {
-            None => responder.respond(head, outcomes, context, &mut encoder),
-            Some(port) => Answer::Encoded(responder.redirect_to_tls(head, *port, &mut encoder)),
-        };
+        let answer = responder.answer(head, *tls_port, outcomes, context, &mut encoder);
         let job = match answer {
             Answer::Encoded(summary) => {
                 let sent = encoder.into_parts();

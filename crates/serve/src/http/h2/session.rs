@@ -11,9 +11,9 @@ use std::rc::Rc;
 
 use thalweg_reactor::BufferPool;
 use thalweg_sys::Instant;
-use thalweg_wire::BodyFraming;
 use thalweg_wire::h2::{Config, Connection, ErrorCode, Event, HeadFields, Role, Settings, WINDOW_INITIAL};
 use thalweg_wire::hpack::FieldList;
+use thalweg_wire::{BodyFraming, Method};
 
 use super::batch::Batch;
 use super::stream::{StreamWork, WaitingRequest};
@@ -26,6 +26,12 @@ const STREAMS_MAX: u32 = 128;
 
 /// The response to a request whose body is longer than this is sent at once.
 const BODY_BYTES_MAX: u64 = 64 << 10;
+
+/// Requests of a client whose bodies are read before the response, and bytes of their fields, which
+/// are kept until then. Few bytes can refer to long fields (RFC 7541, 7.3), so that a client could
+/// have a hundred times of what it sends kept; responses to requests beyond are sent at once.
+const READING_MAX: u32 = 16;
+const READING_FIELD_BYTES_MAX: usize = 4 << 10;
 
 /// A client is held back when it has sent this much ahead of its responses.
 const UNREAD_BYTES_MAX: usize = 16 << 10;
@@ -336,6 +342,9 @@ impl Session {
         match head.body {
             BodyFraming::None => {}
             BodyFraming::Length(bytes) if bytes > BODY_BYTES_MAX => {}
+            // The client sends nothing before there is a tunnel (RFC 9113, 8.5).
+            _ if head.method == Method::Connect => {}
+            _ if !self.may_read_body(fields) => {}
             body => {
                 let length = if let BodyFraming::Length(bytes) = body { Some(bytes) } else { None };
                 self.connection.expect_body(stream, length);
@@ -344,6 +353,16 @@ impl Session {
             }
         }
         self.answer(stream, &head, None, Some(fields), batch, services);
+    }
+
+    /// Whether a request with these fields may wait until its body has come.
+    #[cold]
+    fn may_read_body(&mut self, fields: &FieldList) -> bool {
+        let kept = self.connection.owners().map(|(_, work)| match work {
+            StreamWork::Reading(waiting) => waiting.fields.byte_len(),
+            _ => 0,
+        });
+        self.reading < READING_MAX && kept.sum::<usize>() + fields.byte_len() <= READING_FIELD_BYTES_MAX
     }
 
     /// Bytes of a request's body, which nobody wants.

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use thalweg_sys::Instant;
 
 use super::document::{
-    CURVE_S, Curve, DayFigures, HandshakesByVersion, LogFigures, LoopStatus, Mount, Now, Responses, State, Status,
-    TlsFigures, TopFile, Total, WatchFigures,
+    CURVE_S, CertificateFigures, Curve, DayFigures, HandshakesByVersion, LogFigures, LoopStatus, Mount, Now, Responses,
+    State, Status, TlsFigures, TopFile, Total, WatchFigures,
 };
 use super::history::{DailyHistory, Day};
 use crate::config::Level;
@@ -18,7 +18,7 @@ use crate::content::local::watch::WatchCounts;
 use crate::telemetry::counters::{Published, Totals};
 use crate::telemetry::downloads::{Popularity, Unique};
 use crate::telemetry::log::ErrorLog;
-use crate::telemetry::registry::{LoopCells, LoopFigures, MountCells, MountTotals, Registry};
+use crate::telemetry::registry::{CertificateState, LoopCells, LoopFigures, MountCells, MountTotals, Registry};
 use crate::telemetry::timestamp::rfc3339;
 
 /// Seconds over which a rate is taken.
@@ -173,6 +173,7 @@ impl Collector {
                 records_dropped: self.registry.loops.iter().map(|cells| cells.figures().records_dropped).sum(),
             },
             watch: self.watch(),
+            certificate: self.registry.certificate().map(certificate_figures),
             tls: self.registry.speaks_tls.load(Relaxed).then(|| tls_figures(&totals)),
             loops,
             mounts,
@@ -270,6 +271,10 @@ fn tls_figures(totals: &Totals) -> TlsFigures {
         failed: totals.handshakes_failed,
         shed: totals.handshakes_shed,
     }
+}
+
+fn certificate_figures(CertificateState { expires_second, failure }: CertificateState) -> CertificateFigures {
+    CertificateFigures { expires: expires_second.map(rfc3339), expires_second, failure }
 }
 
 fn day_figures(day: &Day) -> DayFigures {

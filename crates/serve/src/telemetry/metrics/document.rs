@@ -28,6 +28,9 @@ pub(crate) struct Status {
     /// There if TLS is spoken, or was since the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tls: Option<TlsFigures>,
+    /// There if a certificate is obtained by ACME.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate: Option<CertificateFigures>,
     #[serde(rename = "cores")]
     pub(crate) loops: Vec<LoopStatus>,
     pub(crate) mounts: Vec<Mount>,
@@ -106,6 +109,18 @@ pub(crate) struct TlsFigures {
     pub(crate) failed: u64,
     /// Those that were ended for want of room for newer ones.
     pub(crate) shed: u64,
+}
+
+/// The certificate that is obtained by ACME.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct CertificateFigures {
+    /// The end of its validity; `None`: there is none yet.
+    pub(crate) expires: Option<String>,
+    /// The same in seconds since 1970-01-01 UTC.
+    #[serde(skip)]
+    pub(crate) expires_second: Option<i64>,
+    /// Why the last attempt to obtain one has failed, if it has.
+    pub(crate) failure: Option<String>,
 }
 
 /// Handshakes by version of TLS.

@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncod
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::document::{State, Status, TlsFigures};
+use super::document::{CertificateFigures, State, Status, TlsFigures};
 
 /// A format of metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,6 +138,9 @@ impl Collector for Figures {
         if let Some(tls) = &status.tls {
             encode_tls(out, tls)?;
         }
+        if let Some(certificate) = &status.certificate {
+            encode_certificate(out, certificate)?;
+        }
         let log = &status.log;
         out.counters(
             "access_log_lines",
@@ -165,6 +168,15 @@ fn encode_tls(out: &mut Out<'_, '_>, tls: &TlsFigures) -> fmt::Result {
     out.counter("tls_handshakes_failed", "TLS handshakes that failed", None, tls.failed)?;
     let help = "TLS handshakes ended because too many were in progress";
     out.counter("tls_handshakes_shed", help, None, tls.shed)
+}
+
+fn encode_certificate(out: &mut Out<'_, '_>, certificate: &CertificateFigures) -> fmt::Result {
+    if let Some(second) = certificate.expires_second.and_then(|second| u64::try_from(second).ok()) {
+        let help = "End of the validity of the certificate that was obtained by ACME, since 1970-01-01 UTC";
+        out.gauge("certificate_expiry_timestamp_seconds", help, None, second)?;
+    }
+    let help = "Whether the last attempt to obtain a certificate by ACME has failed";
+    out.gauge("certificate_failing", help, None, u64::from(certificate.failure.is_some()))
 }
 
 impl Figures {

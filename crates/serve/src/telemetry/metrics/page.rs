@@ -5,7 +5,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
-use super::document::{DayFigures, Mount, State, Status, TlsFigures, TopFile};
+use super::document::{CertificateFigures, DayFigures, Mount, State, Status, TlsFigures, TopFile};
 
 /// The content security policy: the page may use its own style, and load itself again by its own
 /// script.
@@ -66,6 +66,7 @@ fn content(status: &Status) -> Markup {
         (top_files(&status.top_files))
         (loops(status))
         @if let Some(tls) = &status.tls { (handshakes(tls)) }
+        @if let Some(state) = &status.certificate { (certificate(state)) }
         (trouble(status))
         footer {
             "Days are in UTC. The same figures: " a href="/status.json" { "JSON" } ", " a href="/metrics" { "metrics for Prometheus" }
@@ -209,7 +210,6 @@ fn loops(status: &Status) -> Markup {
     }
 }
 
-/// Figures that an operator should look into, if there are any.
 fn handshakes(tls: &TlsFigures) -> Markup {
     let completed = tls.handshakes.tls12 + tls.handshakes.tls13;
     markup! {
@@ -232,6 +232,20 @@ fn handshakes(tls: &TlsFigures) -> Markup {
     }
 }
 
+fn certificate(state: &CertificateFigures) -> Markup {
+    markup! {
+        section {
+            h2 { "Certificate" }
+            @match &state.expires {
+                Some(expires) => p { "Valid until " (moment(expires)) "." },
+                None => p { "There is none yet; a self-signed one is in use." },
+            }
+            @if let Some(failure) = &state.failure { p { strong { "The last attempt has failed: " } (failure) } }
+        }
+    }
+}
+
+/// Figures that an operator should look into, if there are any.
 fn trouble(status: &Status) -> Markup {
     let log = &status.log;
     let responses = &status.total.responses;

@@ -45,7 +45,7 @@ impl<T: Default> Connection<T> {
         }
         self.pay(Charge::Settings)?;
         let before = self.remote.initial_window;
-        self.remote.apply(payload)?;
+        self.remote.apply(payload, self.role == Role::Server)?;
         let change = i64::from(self.remote.initial_window) - i64::from(before);
         for stream in self.streams.iter_mut() {
             stream.send_window += change;
@@ -143,8 +143,11 @@ impl<T: Default> Connection<T> {
         Ok(Found::Nothing)
     }
 
-    /// PRIORITY_UPDATE (RFC 9218, 7.1). One for a stream that has not begun is ignored.
+    /// PRIORITY_UPDATE (RFC 9218, 7.1). One for a stream that has not begun is kept for it.
     fn on_priority_update(&mut self, head: FrameHead, payload: &[u8]) -> Result<Found, Fault> {
+        if self.role == Role::Client {
+            return Err(Fault::protocol("PRIORITY_UPDATE of a server"));
+        }
         let Some((id, value)) = payload.split_first_chunk::<4>() else {
             return Err(Fault::size("PRIORITY_UPDATE without a stream's number"));
         };
@@ -152,10 +155,11 @@ impl<T: Default> Connection<T> {
         if head.stream != 0 || id == 0 {
             return Err(Fault::protocol("PRIORITY_UPDATE of a stream, or for none"));
         }
-        self.pay(Charge::Priority)?;
-        if let Some(stream) = self.streams.get_mut(id) {
-            stream.priority = Priority::read(value);
+        if !self.is_remote_id(id) {
+            return Err(Fault::protocol("PRIORITY_UPDATE for a pushed stream, of which there is none"));
         }
+        self.pay(Charge::Priority)?;
+        self.streams.update_priority(id, Priority::read(value), self.is_stream_idle(id));
         Ok(Found::Nothing)
     }
 

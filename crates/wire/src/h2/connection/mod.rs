@@ -211,9 +211,10 @@ impl<T: Default> Connection<T> {
         self.streams.iter_mut().map(|stream| (stream.id, &mut stream.owner))
     }
 
-    /// Sets the priority of a stream's response.
+    /// Sets the priority of a stream's response, as its request names it. A PRIORITY_UPDATE that
+    /// has come is newer.
     pub fn set_priority(&mut self, stream: u32, priority: Priority) {
-        if let Some(stream) = self.streams.get_mut(stream) {
+        if let Some(stream) = self.streams.get_mut(stream).filter(|stream| !stream.is_priority_updated) {
             stream.priority = priority;
         }
     }

@@ -1,0 +1,148 @@
+//! Requests that are sent later, or once more, on another connection: those that the server says it
+//! has not processed (RFC 9113, 8.7), and those that their connection has never sent.
+//!
+//! Such a call waits for a connection with room, ahead of new arrivals. It stays the request that
+//! it was: due when it was due, in time or not by that, and accounted for once. The time of earlier
+//! attempts is the server's.
+
+use sha2::Digest;
+use thalweg_measure::Outcome;
+use thalweg_sys::{Driver, Instant, SocketId};
+
+use super::state::{Engine, Phase};
+use crate::call::{Due, Stamp};
+use crate::connection::State;
+use crate::protocol::{Protocol, StreamId};
+
+impl<P: Protocol> Engine<P> {
+    /// Whether a call that has ended so is made again: one that the server has refused as often as
+    /// the plan says, one that was not even sent always. A user's calls are not, since they build
+    /// on one another and on its connections.
+    #[inline]
+    pub(super) fn is_retried(&self, id: SocketId, stream: StreamId, outcome: Outcome, now: Instant) -> bool {
+        let call = &self.calls[stream];
+        P::MULTIPLEXED
+            && outcome == Outcome::Refused
+            && (!call.submitted || call.retries < self.plan.retries)
+            && call.deadline > now
+            && self.connections[id.index()].user.is_none()
+    }
+
+    /// Whether a call waits to be sent on a connection from which it can be taken back.
+    #[inline]
+    pub(super) fn is_queued(&self, id: SocketId, stream: StreamId) -> bool {
+        P::MULTIPLEXED && !self.calls[stream].submitted && self.connections[id.index()].user.is_none()
+    }
+
+    /// Takes a call off its connection, to make it again. The connection goes on without it.
+    pub(super) fn put_back<D: Driver>(&mut self, driver: &mut D, id: SocketId, stream: StreamId, now: Instant) {
+        self.take_back(id, stream, driver.sent_at(id), now);
+        let connection = &mut self.connections[id.index()];
+        if connection.calls.is_empty() && connection.protocol.is_ending() {
+            self.close(driver, id, now);
+        } else {
+            self.offer_room(id);
+        }
+    }
+
+    /// Takes all calls off a connection, which has sent none of them and is over.
+    pub(super) fn unqueue_all(&mut self, id: SocketId, now: Instant) {
+        while let Some(oldest) = self.connections[id.index()].calls.first() {
+            self.take_back(id, oldest, now, now);
+        }
+        self.connections[id.index()].buffers.iter_mut().for_each(|buffers| buffers.unsent = 0);
+    }
+
+    /// Takes a call off its connection, whose latest send was begun then.
+    fn take_back(&mut self, id: SocketId, stream: StreamId, latest: Instant, now: Instant) {
+        let notice_delay_ns = self.notice_delay_ns();
+        let connection = &mut self.connections[id.index()];
+        if !connection.is_below_capacity(self.plan.pipeline) {
+            connection.make_room(notice_delay_ns, now);
+        }
+        self.calls.transfer(&mut connection.calls, &mut self.put_back, stream);
+        let call = &mut self.calls[stream];
+        if call.submitted {
+            call.late_ns += call.sent_or(latest).ns_since(call.ready);
+            call.ready = now;
+        }
+        connection.bytes += call.bytes;
+        (call.sent, call.first_byte, call.bytes, call.body_bytes) = (Stamp::default(), Stamp::default(), 0, 0);
+        (call.keep_alive, call.fields_differ, call.status) = (false, false, 0);
+        if let Some(hasher) = &mut call.digest {
+            hasher.reset();
+        }
+        if connection.calls.is_empty() {
+            connection.state = State::Idle;
+            self.busy -= 1;
+        }
+    }
+
+    /// Makes the calls that were put back, as long as connections have room. Returns whether all of
+    /// them have found some.
+    pub(super) fn make_again<D: Driver>(&mut self, driver: &mut D, now: Instant) -> bool {
+        while let Some(stream) = self.put_back.first() {
+            if self.calls[stream].deadline <= now {
+                self.end_put_back(Outcome::Timeout, now);
+            } else if let Some(id) = self.take_room() {
+                self.begin_again(driver, id, stream, now);
+            } else {
+                self.open_for_waiting(driver, now);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Makes a call on another connection with room. If that has timers of its own for calls that
+    /// came later, the call may be found to have timed out when the first of these fires.
+    fn begin_again<D: Driver>(&mut self, driver: &mut D, id: SocketId, stream: StreamId, now: Instant) {
+        let connection = &mut self.connections[id.index()];
+        self.calls.transfer(&mut self.put_back, &mut connection.calls, stream);
+        let call = &mut self.calls[stream];
+        if call.submitted {
+            call.submitted = false;
+            call.retries += 1;
+            self.figures.trial.streams.get_or_insert_default().retried += 1;
+        }
+        let due = Due { intended: call.ready, noticed: call.ready, prompt: true };
+        let (ready, late_ns, queue_ns) = connection.waits_until_room(due, now);
+        call.ready = ready;
+        (call.late_ns, call.queue_ns) = (call.late_ns + late_ns, call.queue_ns + queue_ns);
+        connection.begun += 1;
+        if matches!(connection.state, State::Idle) {
+            connection.state = State::Busy;
+            self.busy += 1;
+        }
+        connection.buffers.get_or_insert_with(|| self.spare_buffers.pop().unwrap_or_default()).unsent += 1;
+        let (deadline, is_sending) = (call.deadline, connection.sending);
+        if !is_sending {
+            self.submit_soon(driver, id, now);
+        }
+        self.arm(id, deadline);
+        self.offer_room(id);
+    }
+
+    /// Ends the calls that were put back, since it is too late to send them.
+    pub(super) fn end_put_back_late(&mut self, now: Instant) {
+        while let Some(oldest) = self.put_back.first() {
+            let is_sent = self.calls[oldest].submitted;
+            self.end_put_back(if is_sent { Outcome::Refused } else { Outcome::NotSent }, now);
+        }
+    }
+
+    /// Ends the oldest call that was put back. Returns whether there was one.
+    pub(super) fn end_put_back(&mut self, outcome: Outcome, now: Instant) -> bool {
+        let Some(stream) = self.put_back.first() else { return false };
+        let call = self.calls.remove(&mut self.put_back, stream);
+        call.sent.set_once(call.ready);
+        call.queue_ns += now.ns_since(call.ready);
+        self.hashers.extend(call.digest.take());
+        self.requests.release(call.request);
+        self.account(stream, outcome, now, now);
+        if let Phase::Running(schedule) = &mut self.phase {
+            schedule.arrivals.on_end(now);
+        }
+        true
+    }
+}
