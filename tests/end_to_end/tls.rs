@@ -462,12 +462,16 @@ fn an_idle_connection_that_gives_way_ends_in_order() {
     let file = place.path("thalweg.toml");
     for driver in DRIVERS {
         let head = format!("listen = [\"127.0.0.1:0\"]\ndriver = \"{driver}\"\ncores = \"0\"");
-        let text = configuration(&format!("{head}\n[limits]\nconnections_max = 1"), "");
+        let log = place.path(&format!("{driver}.log"));
+        let text = configuration(&format!("{head}\n[limits]\nconnections_max = 1\n[log]\naccess = \"{log}\""), "");
         fs::write(&file, text).unwrap();
         let server = Server::start(&["--config", &file]);
         // Over HTTP/1 OpenSSL has nothing more to send, and waits for the end.
         let idle = std::thread::scope(|scope| {
             let idle = scope.spawn(|| server.s_client(&[], "GET /small HTTP/1.1\r\nHost: a.test\r\n\r\n"));
+            until("its response", PATIENCE, || {
+                fs::read_to_string(&log).is_ok_and(|lines| lines.contains("GET /small")).then_some(())
+            });
             until("the idle connection to give way", PATIENCE, || {
                 assert_eq!(server.fetch(&place, "a.test", "/small", &[]).status, 200);
                 idle.is_finished().then_some(())

@@ -44,6 +44,10 @@ impl ClientVerifier {
 
 impl ClientCertVerifier for ClientVerifier {
     fn offer_client_auth(&self) -> bool {
+        // A connection that validates a challenge ends with its handshake.
+        if observed::is_validation() {
+            return false;
+        }
         // A new connection, of whose client nothing is known yet, prepares for any.
         observed::with_server_name(|name| {
             name.is_none_or(|name| self.clients.mode(name) != ClientCertificateMode::None)

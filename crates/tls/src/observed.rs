@@ -12,8 +12,10 @@ use crate::fault::CertificateFault;
 /// The observations of one call.
 #[derive(Default)]
 pub(crate) struct Observations {
-    /// The client's first message is known, and with it the name that it asks for, if there is one.
+    /// The client's first message is known, and with it the name that it asks for, if any.
     pub(crate) is_hello_known: bool,
+    /// The client validates the control of the name (RFC 8737), and has no certificate.
+    is_validation: bool,
     /// The name that the client asked for.
     pub(crate) server_name: Option<Box<str>>,
     /// The fault of the peer's certificate, accepted or not.
@@ -43,10 +45,17 @@ pub(crate) fn with_server_name<T>(call: impl FnOnce(Option<Option<&str>>) -> T) 
     })
 }
 
-/// Leaves the name that a client asks for, if it asks for one.
-pub(crate) fn note_server_name(name: Option<&str>) {
+/// Whether the client of the connection at work validates the control of a name.
+pub(crate) fn is_validation() -> bool {
+    OBSERVED.with_borrow(|observed| observed.is_validation)
+}
+
+/// Leaves the name that a client asks for, if it asks for one, and whether it validates the control
+/// of it.
+pub(crate) fn note_hello(name: Option<&str>, is_validation: bool) {
     OBSERVED.with_borrow_mut(|observed| {
         observed.is_hello_known = true;
+        observed.is_validation = is_validation;
         observed.server_name = name.map(Into::into);
     });
 }

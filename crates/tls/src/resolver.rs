@@ -79,10 +79,7 @@ impl CertificateStore {
 
     fn find(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name();
-        let is_challenge = hello
-            .alpn()
-            .is_some_and(|mut protocols| protocols.next() == Some(TLS_ALPN_CHALLENGE) && protocols.next().is_none());
-        if is_challenge {
+        if is_validation(hello) {
             let challenges = self.challenges.read().unwrap_or_else(PoisonError::into_inner);
             return challenges.get(name?).cloned();
         }
@@ -91,6 +88,12 @@ impl CertificateStore {
         let schemes = hello.signature_schemes();
         keys.iter().find(|key| key.key.choose_scheme(schemes).is_some()).or_else(|| keys.first()).cloned()
     }
+}
+
+/// Whether a client asks for the certificate of a challenge.
+fn is_validation(hello: &ClientHello<'_>) -> bool {
+    let protocols = hello.alpn();
+    protocols.is_some_and(|mut protocols| protocols.next() == Some(TLS_ALPN_CHALLENGE) && protocols.next().is_none())
 }
 
 impl Known {
@@ -103,7 +106,7 @@ impl Known {
 
 impl ResolvesServerCert for CertificateStore {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        observed::note_server_name(hello.server_name());
+        observed::note_hello(hello.server_name(), is_validation(&hello));
         self.find(&hello)
     }
 }

@@ -303,6 +303,23 @@ fn an_origin_that_fails_half_way_has_its_stream_reset_and_reported() {
 }
 
 #[test]
+fn a_client_that_takes_long_frames_gets_them() {
+    let folder = folder();
+    let longest = |announced: Option<u32>| {
+        let setting = announced.map(|bytes| frame(SETTINGS, 0, 0, &[&[0, 5][..], &bytes.to_be_bytes()].concat()));
+        let parts = [preface(WIDE), setting.unwrap_or_default(), window_update(0, WIDE), get(1, "/large", &[])];
+        let outcome = one(SimConfig::calm(1), folder.path(), vec![Step::Send(parts.concat()), Step::Finish]);
+        let response = &responses(&outcome.received)[&1];
+        assert!(response.is_whole && response.body == large());
+        let data = frames(&outcome.received).into_iter().filter(|frame| frame.kind == DATA);
+        data.map(|frame| frame.payload.len()).max()
+    };
+    assert_eq!(longest(None), Some(16 << 10));
+    assert_eq!(longest(Some(40_000)), Some(40_000));
+    assert_eq!(longest(Some((1 << 24) - 1)), Some(128 << 10));
+}
+
+#[test]
 fn a_file_that_is_modified_while_its_frames_are_gathered_is_cut_off() {
     const BYTES: usize = 4 << 20;
     let folder = folder();

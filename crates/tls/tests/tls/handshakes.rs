@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use thalweg_tls::{
-    Certificate, CertificateStore, ClientOptions, FailureKind, Handshake, Resume, Selection, ServerOptions,
-    ServerSettings, TLS_ALPN_CHALLENGE, TicketKeys, Version,
+    Certificate, CertificateStore, ClientCertificateMode, ClientCertificates, ClientOptions, FailureKind, Handshake,
+    Resume, Selection, ServerOptions, ServerSettings, TLS_ALPN_CHALLENGE, TicketKeys, Version,
 };
 
 use crate::pair::{Pair, ROOT, certificate, client, server, server_of};
@@ -208,7 +208,10 @@ fn certificates_are_exchanged_and_challenges_answered_while_the_server_runs() {
     successor.adopt_challenges(&store);
     store.set_challenge("c.test", None);
     assert!(Pair::settled(&validator(), &settings, "c.test").client.failure.is_some());
-    let adopting = ServerSettings::new(ServerOptions::default(), &Arc::new(successor)).unwrap();
+    // An authority that validates a challenge has no certificate to show, wherever clients need one.
+    let clients = ClientCertificates::of_all(ClientCertificateMode::Required, ROOT.pem.clone());
+    let options = ServerOptions { clients, ..ServerOptions::default() };
+    let adopting = ServerSettings::new(options, &Arc::new(successor)).unwrap();
     assert!(Pair::settled(&validator(), &adopting, "c.test").client.failure.is_none());
 }
 
