@@ -208,7 +208,7 @@ fn certificates_are_exchanged_and_challenges_answered_while_the_server_runs() {
     successor.adopt_challenges(&store);
     store.set_challenge("c.test", None);
     assert!(Pair::settled(&validator(), &settings, "c.test").client.failure.is_some());
-    // An authority that validates a challenge has no certificate to show, wherever clients need one.
+    // An authority that validates a challenge has no certificate to show, though clients need one.
     let clients = ClientCertificates::of_all(ClientCertificateMode::Required, ROOT.pem.clone());
     let options = ServerOptions { clients, ..ServerOptions::default() };
     let adopting = ServerSettings::new(options, &Arc::new(successor)).unwrap();
