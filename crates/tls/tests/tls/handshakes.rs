@@ -157,6 +157,22 @@ fn sessions_are_resumed_by_tickets_only_if_wanted() {
 }
 
 #[test]
+fn the_server_s_preference_among_suites_counts() {
+    let suites = ["TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"];
+    let issued = ROOT.server(&["a.test"]);
+    let of = |suites: &[&str]| Selection {
+        suites: suites.iter().map(|&suite| suite.into()).collect(),
+        ..Selection::default()
+    };
+    for theirs in [[suites[0], suites[1]], [suites[1], suites[0]]] {
+        let theirs_settings = server(&issued, ServerOptions { selection: of(&theirs), ..ServerOptions::default() });
+        let ours = client(ClientOptions { selection: of(&suites), ..ClientOptions::default() });
+        let pair = Pair::settled(&ours, &theirs_settings, "a.test");
+        assert_eq!(pair.client.engine.facts().unwrap().suite, theirs[0]);
+    }
+}
+
+#[test]
 fn each_of_many_connections_at_once_resumes_a_session_of_its_own() {
     let keys = Some(TicketKeys::new().unwrap());
     let theirs = server(&ROOT.server(&["a.test"]), ServerOptions { tickets: keys, ..ServerOptions::default() });
