@@ -5,7 +5,7 @@
 //! without TLS, so that the client does the same work. It reads requests with the parser of the
 //! download server but resolves nothing, opens nothing and logs nothing: the client's rate against
 //! it is higher than against any other server on the same CPU. Plain HTTP/1 is spoken by `httpd`,
-//! which sends the prepared response as it is; [`server`] speaks the rest.
+//! which sends the prepared response as it is; `server` speaks the rest.
 
 mod connection;
 mod response;
