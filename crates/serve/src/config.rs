@@ -61,7 +61,7 @@ impl ServerConfig {
 
 impl ServerConfig {
     /// The host names of the certificate that is obtained by ACME, in lower case; empty if none is.
-    /// Those of sites are taken as far as an authority can verify them: no wildcards, no addresses.
+    /// Names of sites are taken as far as an authority can verify them: no wildcards, no addresses.
     pub fn acme_hosts(&self) -> Vec<String> {
         let Some(tls) = self.tls.as_ref().filter(|tls| tls.auto) else { return Vec::new() };
         let of_sites = self.sites.iter().flat_map(|site| &site.names);

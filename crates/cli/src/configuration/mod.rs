@@ -382,7 +382,7 @@ mod tests {
         check(&["--listen", "[::]:443"], &["[::]:443"], &[], false);
         let default = ["127.0.0.1:8080", "[::1]:8080", "[::]:443"];
         check(&["--tls-listen", "[::]:443"], &default, &default[2..], false);
-        // Those that are named in a file stay, even if they are the default ones.
+        // Addresses that a file names stay, even if they are the default ones.
         let mut named = Configuration::default();
         named.server.tls = Some(TlsConfig { auto: true, ..TlsConfig::default() });
         named.obey(&arguments(&AUTO), &|key| key == "listen").unwrap();
