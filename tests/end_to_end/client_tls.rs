@@ -225,7 +225,7 @@ fn options_that_fit_nothing_are_refused() {
 
 /// A server that keeps connections open, and says of each how the client has ended it.
 const WITNESS: &str = "
-import socket, ssl, sys, threading
+import os, socket, ssl, sys, threading
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain(sys.argv[1], sys.argv[2])
 server = socket.create_server(('127.0.0.1', 0))
@@ -238,9 +238,10 @@ def serve(plain):
     try:
         while client.recv(4096):
             client.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok')
-        print('end: close_notify', flush=True)
+        end = 'close_notify'
     except OSError as error:
-        print('end:', error, flush=True)
+        end = error
+    os.write(1, f'end: {end}\\n'.encode())  # One call: two threads never write into one line.
 while True:
     threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
 ";
