@@ -33,6 +33,8 @@ mod runs;
 mod second_client;
 mod serve;
 mod stored_run;
+mod suite;
+mod suite_text;
 mod sweep;
 mod text;
 mod yardstick;
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(options),
         Command::Find(options) => find::find(options),
         Command::Sweep(options) => sweep::sweep(options),
+        Command::Suite(options) => suite::suite(options),
         Command::Compare(options) => compare::compare(options),
         Command::Replay(options) => replay::replay(options),
         Command::Report(options) => report::report(options),

@@ -26,6 +26,7 @@ pub mod restarts;
 pub mod result;
 pub mod search;
 pub mod sink;
+pub mod suite;
 pub mod sweep;
 pub mod target;
 pub mod trial;

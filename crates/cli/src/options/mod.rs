@@ -14,6 +14,7 @@ mod run;
 mod runs;
 mod serve;
 mod store;
+mod suite;
 mod sweep;
 mod values;
 mod yardstick;
@@ -32,6 +33,7 @@ pub use run::RunOptions;
 pub use runs::RunsOptions;
 pub use serve::{SandboxOption, ServeOptions, TlsOption, parse_listen};
 pub use store::{StoreOptions, StorePath, StorePlace};
+pub use suite::SuiteOptions;
 pub use sweep::SweepOptions;
 pub use values::{CpuList, DriverOption, parse_cpus};
 pub use yardstick::{LawOption, Preset, StallOption, YardstickOptions};
@@ -56,6 +58,8 @@ pub enum Command {
     Find(FindOptions),
     /// Offer rates from low to high by a step, to one or several servers.
     Sweep(SweepOptions),
+    /// Run the test of a source document: ACME, WebBench, HEAnet, SPECweb96 and 99.
+    Suite(SuiteOptions),
     /// Compare two servers, or one before and after a change, in interleaved rounds.
     Compare(CompareOptions),
     /// Replay an access log with its own timing.
