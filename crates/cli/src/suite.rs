@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 
 use thalweg_lab::document::Kind;
 use thalweg_lab::result::{self, Invocation, Measurement};
+use thalweg_lab::suite::origin::OriginServer;
 use thalweg_lab::suite::{self, SuiteError, SuiteSettings};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::TestBed;
@@ -14,14 +16,17 @@ use thalweg_units::display;
 use thalweg_wire::Version;
 
 use crate::client_tls;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::load_options::{cpus, ensure_driver};
-use crate::options::SuiteOptions;
+use crate::options::{OneSuiteOptions, SuiteCommand, SuiteOptions, SuiteOriginOptions};
 use crate::output;
 use crate::preflight;
 use crate::progress::Line;
 use crate::stored_run::StoredRun;
+
+/// The interval at which a signal is looked for.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 const AUTHORIZATION: &str = "Authorization";
 
@@ -31,6 +36,29 @@ const AUTHORIZATION: &str = "Authorization";
 /// There is no result: the options are wrong, the tree is not there, or the target or a resource of
 /// this host is not available.
 pub fn suite(options: &SuiteOptions) -> Result<ExitCode, Failure> {
+    match (&options.command, &options.one) {
+        (Some(SuiteCommand::Origin(options)), _) => origin(options),
+        (None, Some(options)) => one(options),
+        (None, None) => Err(Failure::usage("a suite has a NAME and a URL; thalweg suite --help lists the suites")),
+    }
+}
+
+/// Answers dynamic requests until a signal comes.
+fn origin(options: &SuiteOriginOptions) -> Result<ExitCode, Failure> {
+    ensure_driver(options.driver.into())?;
+    let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
+    let origin = OriginServer::start(options.listen, options.driver.into()).map_err(|error| {
+        Failure::unreachable(format!("cannot listen at {}: {error}; use another --listen", options.listen))
+    })?;
+    output::print(&format!("listening on http://{}/\n", origin.address()))?;
+    while !interrupt.is_wanted() {
+        thread::sleep(POLL_INTERVAL);
+    }
+    Ok(Exit::Met.into())
+}
+
+/// Runs one suite.
+fn one(options: &OneSuiteOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let target = Target::resolve(&options.url, None)?;
     let settings = settings(options, &target)?;
@@ -55,7 +83,7 @@ pub fn suite(options: &SuiteOptions) -> Result<ExitCode, Failure> {
     output::give_out(&document, &options.output)
 }
 
-fn settings(options: &SuiteOptions, target: &Target) -> Result<SuiteSettings, Failure> {
+fn settings(options: &OneSuiteOptions, target: &Target) -> Result<SuiteSettings, Failure> {
     if options.timeout.is_zero() {
         return Err(Failure::usage("--timeout 0s would end every request before it is sent; the minimum is 1us"));
     }
@@ -96,7 +124,7 @@ fn plan(settings: &SuiteSettings, target: &Target) -> Plan {
 }
 
 /// The settings in the document, by the names of their options.
-fn shown(options: &SuiteOptions, settings: &SuiteSettings) -> BTreeMap<String, String> {
+fn shown(options: &OneSuiteOptions, settings: &SuiteSettings) -> BTreeMap<String, String> {
     let clients: Vec<String> = settings.clients.iter().map(ToString::to_string).collect();
     let cpus: Vec<String> = settings.cpus.iter().map(ToString::to_string).collect();
     let mut shown: BTreeMap<String, String> = [

@@ -1,9 +1,9 @@
 //! Options of `thalweg suite`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use thalweg_lab::suite::{CLIENTS, SuiteName};
 use thalweg_units::{parse_link_rate, parse_time};
 
@@ -14,6 +14,7 @@ use super::values::{CpuList, DriverOption, parse_cpus, positive};
 
 /// Options of `thalweg suite`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 Suites:
   acme-small   operations per second, 1000 files of 512 bytes, one request per connection
@@ -36,6 +37,42 @@ Examples:
 Exit codes: 0 all figures were measured, 1 the server has kept one from being measured, 2 wrong usage, 3 INVALID (the client fell short,
 or interrupted), 4 target or host unusable, or the tree is not there.")]
 pub struct SuiteOptions {
+    /// Another thing to do.
+    #[command(subcommand)]
+    pub command: Option<SuiteCommand>,
+    /// The suite.
+    #[command(flatten)]
+    pub one: Option<OneSuiteOptions>,
+}
+
+/// What `thalweg suite` does beside running a suite.
+#[derive(Debug, Subcommand)]
+pub enum SuiteCommand {
+    /// Answer specweb99's dynamic requests behind a server under test.
+    Origin(SuiteOriginOptions),
+}
+
+/// Options of `thalweg suite origin`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thalweg suite origin --listen 127.0.0.1:8090
+  thalweg suite specweb99 http://127.0.0.1:8080/ --dynamic /dynamic     (the server at 8080 forwards /dynamic/ to 127.0.0.1:8090)
+
+It is minimal and not SPEC-compliant: responses have as many bytes as the file that a request names, and a cookie with the next
+advertisement. It runs until INT or TERM.")]
+pub struct SuiteOriginOptions {
+    /// Address to listen at
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090")]
+    pub listen: SocketAddr,
+    /// Kernel interface
+    #[arg(long, value_name = "DRIVER", default_value = "auto")]
+    pub driver: DriverOption,
+}
+
+/// Options of one suite.
+#[derive(Debug, Args)]
+pub struct OneSuiteOptions {
     /// Suite
     #[arg(value_name = "NAME", value_parser = parse_name)]
     pub name: SuiteName,
@@ -89,7 +126,7 @@ pub struct SuiteOptions {
     pub output: OutputOptions,
 }
 
-impl SuiteOptions {
+impl OneSuiteOptions {
     /// The clients of the mixes, ascending.
     pub fn clients(&self) -> Vec<u32> {
         let mut clients = if self.clients.is_empty() { CLIENTS.to_vec() } else { self.clients.clone() };
