@@ -155,9 +155,11 @@ impl From<SuiteError> for Failure {
         match error {
             SuiteError::Tree(_) | SuiteError::Request { .. } => Self::usage(error),
             SuiteError::Search(error) => error.into(),
-            SuiteError::Load(_) | SuiteError::NotThere { .. } | SuiteError::Host(_) | SuiteError::Interrupted => {
-                Self::unreachable(error)
-            }
+            SuiteError::Load(_)
+            | SuiteError::NotThere { .. }
+            | SuiteError::NotDynamic { .. }
+            | SuiteError::Host(_)
+            | SuiteError::Interrupted => Self::unreachable(error),
         }
     }
 }

@@ -120,7 +120,7 @@ fn judge(result: &TrialResult, connections: usize, rules: HoldRules) -> (Held, S
 fn note(stage: &mut Stage<'_>, name: &str, found: MostHeld, max: usize, miss: &str, client: &str) {
     let figure = stage.figure(name);
     figure.value = (found.met > 0).then_some(found.met as f64);
-    figure.at_least = found.limited_by_client && found.met > 0;
+    figure.at_least = found.missed.is_none() && found.met > 0;
     figure.words = match (found.missed, found.limited_by_client) {
         (Some(missed), _) => format!("{} were not held: {miss}", display::count(missed as u64)),
         (None, true) if found.met >= max => {

@@ -64,7 +64,8 @@ impl Stage<'_> {
         Ok(self.plan_with(requests, arrivals, extent))
     }
 
-    fn plan_with(&self, requests: RequestList, arrivals: LoopPlan, extent: Extent) -> Plan {
+    /// A load of these requests.
+    pub(super) fn plan_with(&self, requests: RequestList, arrivals: LoopPlan, extent: Extent) -> Plan {
         let Self { test_bed, settings, .. } = self;
         Plan {
             tls: settings.tls.clone(),
