@@ -33,7 +33,7 @@ pub use run::RunOptions;
 pub use runs::RunsOptions;
 pub use serve::{SandboxOption, ServeOptions, TlsOption, parse_listen};
 pub use store::{StoreOptions, StorePath, StorePlace};
-pub use suite::{OneSuiteOptions, SuiteCommand, SuiteOptions, SuiteOriginOptions};
+pub use suite::{SuiteCommand, SuiteOptions, SuiteOriginOptions};
 pub use sweep::SweepOptions;
 pub use values::{CpuList, DriverOption, parse_cpus};
 pub use yardstick::{LawOption, Preset, StallOption, YardstickOptions};
