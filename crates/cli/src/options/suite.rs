@@ -93,7 +93,7 @@ pub struct SuiteOptions {
     pub output: OutputOptions,
 }
 
-/// What `thalweg suite` does beside running a suite.
+/// The commands of `thalweg suite` beside a suite itself.
 #[derive(Debug, Subcommand)]
 pub enum SuiteCommand {
     /// Answer specweb99's dynamic requests behind a server under test.
