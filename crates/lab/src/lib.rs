@@ -25,6 +25,7 @@ pub mod report;
 pub mod restarts;
 pub mod result;
 pub mod search;
+pub mod servers;
 pub mod sink;
 pub mod sweep;
 pub mod target;
