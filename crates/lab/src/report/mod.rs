@@ -13,6 +13,7 @@
 //! | `curve`, `several` | peak and shape of a target, and several targets in one figure |
 //! | `chart` | the drawing of charts |
 //! | `compare` | charts and the table of a comparison |
+//! | `suite_table` | the suites of several servers |
 //! | `trials`, `sections` | tables and text |
 //! | `words` | figures as the page writes them |
 
@@ -27,6 +28,7 @@ mod observed;
 mod sections;
 mod several;
 mod spread;
+mod suite_table;
 mod trials;
 mod words;
 
@@ -48,6 +50,7 @@ use self::curve::Curve;
 use self::headline::headline_trial;
 use crate::document::{Document, Kind, Trial};
 use crate::file::write_whole;
+use crate::suite_table::Cell;
 
 /// The answer of `document` in one sentence.
 pub fn sentence(document: &Document) -> String {
@@ -66,6 +69,18 @@ pub type Labelled<'a> = (Option<&'a str>, &'a Document);
 pub fn html_of_several(documents: &[Labelled<'_>]) -> String {
     let version = documents.first().map_or("", |(_, document)| &document.version);
     whole(&format!("{} runs – Thalweg", documents.len()), version, &several::page(documents))
+}
+
+/// The report on the suites of several servers.
+pub fn html_of_suites(cells: &[Cell]) -> String {
+    let version = cells.iter().find_map(|cell| cell.document.as_ref()).map_or("", |document| &document.version);
+    whole(&format!("{} – Thalweg", suite_table::title(cells)), version, &suite_table::page(cells))
+}
+
+/// The figures of the suites of several servers as a table with tabs between fields: one line per
+/// suite, server and figure.
+pub fn tsv_of_suites(cells: &[Cell]) -> String {
+    suite_table::rows(cells)
 }
 
 /// The main charts of documents as SVG files: a name and the content of each.

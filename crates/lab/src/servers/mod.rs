@@ -10,5 +10,7 @@ mod file;
 mod placeholders;
 mod running;
 
+pub(crate) use running::pinned;
+
 pub use file::{ServerSpec, ServersFile, ServersFileError};
 pub use running::{RunningServer, ServerFacts, ServerSetting, StartError};

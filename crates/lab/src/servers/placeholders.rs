@@ -10,7 +10,7 @@ pub(super) const KNOWN: [(&str, &str); 7] = [
     ("work", "an empty folder of the server's own, which has its filled-in templates"),
     ("here", "the folder of this file"),
     ("cpus", "how many CPUs the server has"),
-    ("origin", "address and port of the origin for dynamic content"),
+    ("origin", "the port of the origin for dynamic content, at 127.0.0.1"),
     ("thalweg", "this program"),
 ];
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -33,8 +33,8 @@ pub struct ServerSetting {
     pub here: PathBuf,
     /// The CPUs of the server.
     pub cpus: Vec<usize>,
-    /// The origin for dynamic content.
-    pub origin: Option<SocketAddr>,
+    /// Port of the origin for dynamic content, at 127.0.0.1.
+    pub origin: Option<u16>,
     /// This program.
     pub program: PathBuf,
 }
@@ -190,7 +190,7 @@ impl RunningServer {
 fn values(setting: &ServerSetting, work: &Path, port: u16) -> Values {
     let shown = |path: &Path| path.display().to_string();
     // Nothing listens on port 1 of this host, so that a missing origin is an error and no wait.
-    let origin = setting.origin.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 1).into());
+    let origin = setting.origin.unwrap_or(1);
     [
         shown(&setting.root),
         port.to_string(),
