@@ -105,8 +105,12 @@ fn url_lists() {
             ("/a length=14XB\n", "1:11", "14XB"),
             ("/a colour=red\n", "1:4", "colour"),
             ("/a\n/b sha256=12\n", "2:11", "64"),
+            ("/a 1\n/b -1\n", "2:4", "weight"),
+            ("/a 0\n", "1:4", "weight"),
+            ("/a 1 2\n", "1:6", "status="),
         ],
     );
+    each("--urls", "urls", "", &["--pick", "weighted"], &[("/a 1\n\n/b status=200\n", "3:1", "no weight")]);
 }
 
 #[test]
@@ -122,6 +126,7 @@ fn check_files() {
             ("/ status=200\n/missing status=200\n", "2:1", "/missing"),
             ("/ status=200,status=201\n", "1:14", "twice"),
             ("/\n", "1:1", "conditions"),
+            ("/ 2 status=200\n", "1:1", "weight"),
         ],
     );
     refused(&idle(), &["--check", "@/nonexistent/checks"], &["/nonexistent/checks"]);
@@ -183,6 +188,7 @@ fn options_that_contradict_one_another() {
         (&["--session", "/dev/null", "--rate", "5/s"], &["--session", "--rate"]),
         (&["--session", "/dev/null", "--method", "PUT", "--workers", "1"], &["--session", "--method"]),
         (&["--pick", "random"], &["--pick", "--urls"]),
+        (&["--pick", "weighted"], &["--pick", "--urls"]),
         (&["--pick", "random", "--session", session, "--workers", "1"], &["--pick", "--urls"]),
         (&["--json", "--format", "tsv"], &["--json", "--format"]),
         (&["--unix-socket", "/tmp/x", "--from", "127.0.0.2"], &["--unix-socket", "--from"]),

@@ -44,9 +44,11 @@ fn frequencies(received: &[RecordedRequest]) -> BTreeMap<&str, u32> {
 fn choices_have_their_frequencies_and_repeat_with_their_seed() {
     let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
-    let list = file(&folder, "urls", "/a\n/b\n/c\n/d\n");
+    let list = file(&folder, "urls", "/a 5\n/b 2.5\n/c .5\n/d 2e0\n");
     let weights = |exponent: f64| [1.0, 2.0, 3.0, 4.0].map(|rank: f64| rank.powf(-exponent));
-    for (pick, weights) in [("random", weights(0.0)), ("zipf", weights(1.0)), ("zipf:2", weights(2.0))] {
+    for (pick, weights) in
+        [("random", weights(0.0)), ("zipf", weights(1.0)), ("zipf:2", weights(2.0)), ("weighted", [5.0, 2.5, 0.5, 2.0])]
+    {
         let asked = |seed: &str| {
             let recorder = Recorder::start(|_| Response::good("ok"));
             let load = ["--workers", "1", "--requests", "2000", "--urls", text(&list), "--pick", pick, "--seed", seed];
@@ -88,6 +90,23 @@ fn checks_of_a_file_are_each_for_its_path() {
         let outcomes = ["good", "failed_check", "bad_status"].map(|name| outcome(&trial, name));
         assert_eq!(outcomes, [20, 10, 10], "{driver}: {}", trial["outcomes"]);
     }
+}
+
+#[test]
+fn weights_go_with_checks_of_both_kinds() {
+    let _machine = machine::shared();
+    let folder = TempDir::new().unwrap();
+    let list = file(&folder, "urls", "/a 3\n/bb 1 length=3\n/ccc 1e-9 status=404\n");
+    let checks = file(&folder, "checks", "/a status=200,length=1\n");
+    let recorder = Recorder::start(|received| Response::good(&received.target[1..]));
+    let checks = format!("@{}", text(&checks));
+    let load = ["--workers", "1", "--requests", "100", "--pick", "weighted", "--urls", text(&list), "--check", &checks];
+    let trial = document::trial(&run(&recorder, &load));
+    let received = recorder.received();
+    let frequencies = frequencies(&received);
+    assert!((60..90).contains(&frequencies["/a"]), "{frequencies:?}");
+    let outcomes = ["good", "failed_check"].map(|name| outcome(&trial, name));
+    assert_eq!(outcomes, ["/a", "/bb"].map(|target| u64::from(frequencies[target])), "{}", trial["outcomes"]);
 }
 
 #[test]

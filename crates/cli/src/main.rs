@@ -33,6 +33,9 @@ mod runs;
 mod second_client;
 mod serve;
 mod stored_run;
+mod suite;
+mod suite_table;
+mod suite_text;
 mod sweep;
 mod text;
 mod yardstick;
@@ -42,7 +45,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::exit::Failure;
-use crate::options::{Command, Options};
+use crate::options::{Command, Options, SuiteCommand, SuitesCommand};
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -50,6 +53,10 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(options),
         Command::Find(options) => find::find(options),
         Command::Sweep(options) => sweep::sweep(options),
+        Command::Suite(SuiteCommand { several: Some(SuitesCommand::All(options)), .. }) => {
+            suite_table::suite_table(options)
+        }
+        Command::Suite(SuiteCommand { several: None, one: options }) => suite::suite(options),
         Command::Compare(options) => compare::compare(options),
         Command::Replay(options) => replay::replay(options),
         Command::Report(options) => report::report(options),

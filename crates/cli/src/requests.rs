@@ -8,7 +8,7 @@ use std::path::Path;
 use thalweg_lab::credentials::{has_userinfo, shown};
 use thalweg_lab::target::{Target, path_of};
 use thalweg_load::{
-    CallText, Check, CheckTable, ListEntry, PackError, PackedRequests, ReadError, RequestError, RequestList,
+    CallText, Check, CheckTable, ListEntry, PackError, PackedRequests, Pick, ReadError, RequestError, RequestList,
     RequestParts, Sessions, load_sessions, read_list,
 };
 use thalweg_wire::Version;
@@ -28,6 +28,7 @@ pub fn of(options: &LoadOptions, target: &Target) -> Result<CheckedRequests, Fai
     let (check, mut table) = checks(options, target)?;
     let mut requests =
         PackedRequests::new(&target.authority, version(options), &fields(options, target)?, &body(options)?);
+    let mut weights = Vec::new();
     let mut push = |path: &str, own: Option<&Check>| {
         let parts = RequestParts { method: &options.method, target: path, fields: &[], body: b"" };
         requests.push(&parts, own, table.as_mut()).map(drop).map_err(|error| explain(error, options, path))
@@ -36,15 +37,25 @@ pub fn of(options: &LoadOptions, target: &Target) -> Result<CheckedRequests, Fai
         None => push(&target.path, None).map_err(Failure::usage)?,
         Some(file) => {
             let (name, source) = open("URL list", file)?;
-            let on_entry =
-                |entry: ListEntry| push(&entry.target, entry.check.as_ref()).map_err(|what| entry.error(&name, what));
+            let on_entry = |entry: ListEntry| {
+                if options.pick == Pick::Weighted {
+                    weights.push(entry.weight.ok_or_else(|| entry.error(&name, NO_WEIGHT))?);
+                }
+                push(&entry.target, entry.check.as_ref()).map_err(|what| entry.error(&name, what))
+            };
             read_list(&name, source, |url| path_on(url, target), on_entry)
                 .map_err(|error| unreadable("URL list", &name, error))?;
         }
     }
     all_asked(table.as_ref())?;
-    Ok((requests.finish(table).into(), check))
+    let requests = RequestList::from(requests.finish(table));
+    match options.pick {
+        Pick::Weighted => Ok((requests.weighted(weights).map_err(Failure::usage)?, check)),
+        Pick::Sequential | Pick::Random | Pick::Zipf(_) => Ok((requests, check)),
+    }
 }
+
+const NO_WEIGHT: &str = "the target has no weight, which --pick weighted needs; put a number behind it";
 
 /// The sessions of a file and their requests. Paths of bodies are relative to that file.
 ///

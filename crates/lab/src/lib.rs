@@ -27,6 +27,7 @@ pub mod result;
 pub mod search;
 pub mod servers;
 pub mod sink;
+pub mod suite;
 pub mod suite_table;
 pub mod sweep;
 pub mod target;

@@ -24,6 +24,7 @@ mod runner;
 mod schedule;
 mod transport;
 mod user;
+mod weights;
 
 pub use barrier::StartBarrier;
 pub use engine::{Engine, WaitSource};
@@ -44,3 +45,4 @@ pub use request::{
 };
 pub use runner::{LoadError, Running, start};
 pub use schedule::{Arrival, Arrivals, ClosedLoop, OpenLoop, RecordedLoop, Share};
+pub use weights::{WeightError, Weights};

@@ -18,7 +18,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use thalweg_load::protocol::{Http1, Http2, Protocol};
 use thalweg_load::{
-    Check, Engine, Extent, Feed, Feeder, LoopPlan, OpenLog, Pace, PackedRequests, Plan, Progress, Recording,
+    Check, Engine, Extent, Feed, Feeder, LoopPlan, OpenLog, Pace, PackedRequests, Pick, Plan, Progress, Recording,
     ReplayHead, RequestList, RequestParts, RequestTemplate, RequestText, RunFigures, Sessions, StartBarrier, TlsPlan,
     UserPlan, load_sessions, template,
 };
@@ -271,6 +271,17 @@ fn converse_in_streams(mut stream: TcpStream) -> Option<()> {
             responder.respond(request.stream, CONTENT, &mut out);
         }
     }
+}
+
+#[test]
+fn requests_by_weight() {
+    let list = || RequestList::from(vec![request(Check::default()); 1000]);
+    let weighted = list().weighted((1..=1000).map(|rank| 1.0 / f64::from(rank)).collect()).expect("weights");
+    check("by weight", 1000, SLACK, Outcome::Good, |plan| Plan {
+        requests: weighted.clone(),
+        pick: Pick::Weighted,
+        ..plan
+    });
 }
 
 #[test]

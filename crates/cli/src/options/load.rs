@@ -52,10 +52,10 @@ pub struct LoadOptions {
     /// knowledge
     #[arg(long, value_name = "VERSION", default_value = "1.1")]
     pub http: HttpVersion,
-    /// File with one URL or path per line, all on the target's host
+    /// File with one URL or path per line, all on the target's host, each perhaps with a weight
     #[arg(long, value_name = "FILE")]
     pub urls: Option<PathBuf>,
-    /// Order of the URLs: sequential, random, or by rank with zipf or zipf:EXPONENT
+    /// Order of the URLs: sequential, random, by rank with zipf or zipf:EXPONENT, or weighted
     #[arg(long, value_name = "HOW", default_value = "sequential", requires = "urls")]
     pub pick: Pick,
     /// Request method

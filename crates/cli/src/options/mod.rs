@@ -14,6 +14,8 @@ mod run;
 mod runs;
 mod serve;
 mod store;
+mod suite;
+mod suite_table;
 mod sweep;
 mod values;
 mod yardstick;
@@ -32,6 +34,8 @@ pub use run::RunOptions;
 pub use runs::RunsOptions;
 pub use serve::{SandboxOption, ServeOptions, TlsOption, parse_listen};
 pub use store::{StoreOptions, StorePath, StorePlace};
+pub use suite::{SuiteCommand, SuiteOptions, SuitesCommand};
+pub use suite_table::SuiteTableOptions;
 pub use sweep::SweepOptions;
 pub use values::{CpuList, DriverOption, parse_cpus};
 pub use yardstick::{LawOption, Preset, StallOption, YardstickOptions};
@@ -56,6 +60,8 @@ pub enum Command {
     Find(FindOptions),
     /// Offer rates from low to high by a step, to one or several servers.
     Sweep(SweepOptions),
+    /// Run the test of a source document: ACME, WebBench, HEAnet, SPECweb96 and 99.
+    Suite(SuiteCommand),
     /// Compare two servers, or one before and after a change, in interleaved rounds.
     Compare(CompareOptions),
     /// Replay an access log with its own timing.

@@ -5,7 +5,6 @@ mod trees;
 mod watcher;
 
 use std::ffi::OsString;
-use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -44,10 +43,6 @@ pub fn suite_table(options: &SuiteTableOptions) -> Result<ExitCode, Failure> {
         let Some(tree) = trees::ensure(name, options, &root, &interrupt)? else { return Ok(Exit::Invalid.into()) };
         suites.push(TableSuite { name, tree, arguments: arguments(name, options) });
     }
-    let origin = match names.contains(&SuiteName::Specweb99) {
-        true => Some(origin()?),
-        false => None,
-    };
     let settings = TableSettings {
         suites,
         servers,
@@ -57,7 +52,7 @@ pub fn suite_table(options: &SuiteTableOptions) -> Result<ExitCode, Failure> {
             })?,
             here: file.folder,
             cpus: server_cpus,
-            origin,
+            origin: None,
             program: std::env::current_exe().map_err(Failure::unreachable)?,
         },
         client_cpus,
@@ -73,7 +68,10 @@ pub fn suite_table(options: &SuiteTableOptions) -> Result<ExitCode, Failure> {
 fn chosen(file: &ServersFile, only: &[String]) -> Result<Vec<ServerSpec>, Failure> {
     let names: Vec<&str> = file.servers.iter().map(|server| server.name.as_str()).collect();
     if let Some(unknown) = only.iter().find(|name| !names.contains(&name.as_str())) {
-        return Err(Failure::usage(format!("--only {unknown}: there is no such server; there are {}", names.join(", "))));
+        return Err(Failure::usage(format!(
+            "--only {unknown}: there is no such server; there are {}",
+            names.join(", ")
+        )));
     }
     Ok(file.servers.iter().filter(|server| only.is_empty() || only.contains(&server.name)).cloned().collect())
 }

@@ -13,6 +13,7 @@
 //! | `curve`, `several` | peak and shape of a target, and several targets in one figure |
 //! | `chart` | the drawing of charts |
 //! | `compare` | charts and the table of a comparison |
+//! | `suite` | figures, curves and choices of a suite |
 //! | `suite_table` | the suites of several servers |
 //! | `trials`, `sections` | tables and text |
 //! | `words` | figures as the page writes them |
@@ -28,6 +29,7 @@ mod observed;
 mod sections;
 mod several;
 mod spread;
+mod suite;
 mod suite_table;
 mod trials;
 mod words;
@@ -105,6 +107,7 @@ fn charts(document: &Document) -> Vec<Chart> {
         Kind::Find => charts.extend(
             ByRate::of(document).into_iter().flat_map(|by_rate| [by_rate.throughput(), by_rate.response_time()]),
         ),
+        Kind::Suite => charts.extend(document.suite.iter().flat_map(suite::charts)),
         Kind::Run | Kind::Compare | Kind::Replay => {}
     }
     if let Some(trial) = headline_trial(document) {
@@ -161,7 +164,7 @@ fn page(document: &Document) -> Markup {
     };
     markup! {
         header {
-            p.kind { "Thalweg · " (match document.kind { Kind::Run => "run", Kind::Replay => "replay", Kind::Find => "capacity search", Kind::Sweep => "sweep", Kind::Compare => "comparison" }) }
+            p.kind { "Thalweg · " (match document.kind { Kind::Run => "run", Kind::Replay => "replay", Kind::Find => "capacity search", Kind::Sweep => "sweep", Kind::Compare => "comparison", Kind::Suite => "suite" }) }
             h1 { (words::unbroken(&answer::sentence(document))) }
             @if !document.reasons.is_empty() { div.why { (trials::sentences(&document.reasons)) } }
             (sections::facts(document))
@@ -176,6 +179,7 @@ fn page(document: &Document) -> Markup {
         }
         @if let Some(compare) = &document.compare { (compare::sections(compare)) }
         @if document.kind == Kind::Sweep { (swept(document)) }
+        @if let Some(measured) = &document.suite { (suite::sections(measured, &document.plan.target)) }
         @if let Some(trial) = headline_trial(document) { (trial_in_full(document, trial)) }
         @if let Some(chart) = observed::chart(document) {
             section {
@@ -212,7 +216,7 @@ fn trial_in_full(document: &Document, trial: &Trial) -> Markup {
         (Kind::Find, "confirm", Verdict::Pass) => "The confirming trial",
         (Kind::Sweep, ..) => "The last trial that passed",
         (Kind::Compare, ..) => "The last round",
-        (Kind::Find, ..) => "The most relevant trial",
+        (Kind::Find | Kind::Suite, ..) => "The most relevant trial",
     };
     markup! {
         section {

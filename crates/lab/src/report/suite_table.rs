@@ -114,7 +114,8 @@ impl<'a> Suite<'a> {
         let mut series = Vec::new();
         for (position, server, curve) in &curves {
             for (number, line) in curve.lines.iter().enumerate() {
-                let label = if curve.lines.len() > 1 { format!("{server}, {}", line.name) } else { (*server).to_owned() };
+                let label =
+                    if curve.lines.len() > 1 { format!("{server}, {}", line.name) } else { (*server).to_owned() };
                 let hover = |[x, y]: [f64; 2]| {
                     format!("{label}\n{} {}: {}", display::count(x.round() as u64), curve.x_axis, words::rate(y))
                 };
@@ -125,7 +126,10 @@ impl<'a> Suite<'a> {
             }
         }
         let (_, _, first) = curves[0];
-        let told: Vec<String> = curves.iter().map(|(_, server, curve)| format!("{server}: {}", curve.words)).collect();
+        let told: Vec<String> = curves
+            .iter()
+            .map(|(_, server, curve)| format!("{server}: {}.", curve.words.trim_end_matches('.')))
+            .collect();
         let title = format!("{} ({})", first.title, first.y_axis);
         Chart::new(
             format!("{}-{name}", self.name),
@@ -249,9 +253,8 @@ fn state(cell: &Cell) -> &'static str {
 fn field(figure: Option<&Figure>, most: f64) -> Markup {
     let Some(figure) = figure else { return html! { td.number { (words::NONE) } } };
     let is_first = is_more_better(figure.unit) && figure.value.is_some_and(|value| value >= most);
-    let interval = figure
-        .interval95
-        .map(|[low, high]| format!("{} to {}", figure.unit.text(low), figure.unit.text(high)));
+    let interval =
+        figure.interval95.map(|[low, high]| format!("{} to {}", figure.unit.text(low), figure.unit.text(high)));
     html! {
         td.number title=(figure.words) {
             @if is_first { b { (figure.text()) } } @else { (figure.text()) }

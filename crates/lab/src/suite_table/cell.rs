@@ -32,12 +32,12 @@ pub struct Cell {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CellState {
-    /// The suite came to its end, whatever its verdict.
+    /// The suite came to its end and has a figure, whatever its verdict.
     Complete,
     /// The user ended it, or the disk was full: it is measured again when the table goes on.
     Interrupted,
-    /// The server did not start, has ended, or the suite could not be run: it is tried again when
-    /// the table goes on.
+    /// The server did not start, has ended, or the suite gave no figure: it is tried again when the
+    /// table goes on.
     Failed,
 }
 

@@ -19,8 +19,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const END_PATIENCE: Duration = Duration::from_secs(30);
 /// Largest result in bytes: many trials with their histograms.
 const RESULT_BYTES_MAX: u64 = 256 << 20;
-/// The most bytes of its messages that are kept.
-const MESSAGES_BYTES_MAX: u64 = 4_000;
+/// The most of its messages that are kept: the last ones, which say why it has ended.
+const MESSAGES_MAX: usize = 3;
+/// The most bytes of messages that are read.
+const MESSAGES_BYTES_MAX: u64 = 1 << 20;
 
 /// The end of a client process.
 #[derive(Debug)]
@@ -53,11 +55,13 @@ pub(super) fn run(
     let mut text = Vec::new();
     messages.take(MESSAGES_BYTES_MAX).read_to_end(&mut text)?;
     let messages = String::from_utf8_lossy(&text);
-    let messages = messages.lines().map(|line| line.trim_start_matches("thalweg: ").to_owned());
-    Ok(ClientEnd {
-        document: serde_json::from_slice(&json).ok(),
-        messages: messages.filter(|line| !line.trim().is_empty()).collect(),
-    })
+    let mut messages: Vec<String> = messages
+        .lines()
+        .map(|line| line.trim_start_matches("thalweg: ").to_owned())
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    messages.drain(..messages.len().saturating_sub(MESSAGES_MAX));
+    Ok(ClientEnd { document: serde_json::from_slice(&json).ok(), messages })
 }
 
 /// A process that does not outlive this value.

@@ -18,4 +18,4 @@ mod run;
 
 pub use cell::{Cell, CellState};
 pub use folder::{FolderError, TableFolder};
-pub use run::{TableError, TableSettings, TableWatcher, run};
+pub use run::{TableError, TableSettings, TableSuite, TableWatcher, run};

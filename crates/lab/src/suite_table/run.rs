@@ -204,10 +204,10 @@ fn conclude(cell: &mut Cell, client: io::Result<ClientEnd>, server_end: Option<S
         }
         Err(error) => vec![format!("the client process could not be run: {error}")],
     };
-    let measured = cell.measured();
+    let measured = cell.document.as_ref().and_then(|document| document.suite.as_ref());
     cell.state = match measured {
         _ if interrupted || measured.is_some_and(|measured| measured.interrupted) => CellState::Interrupted,
-        Some(_) if server_end.is_none() => CellState::Complete,
+        Some(measured) if server_end.is_none() && measured.has_values() => CellState::Complete,
         _ => CellState::Failed,
     };
     cell.reasons = measured.map_or(messages, |measured| measured.reasons.clone());

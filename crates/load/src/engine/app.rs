@@ -16,7 +16,7 @@ use crate::barrier::StartBarrier;
 use crate::call::{CallList, Calls};
 use crate::connection::State;
 use crate::figures::RunFigures;
-use crate::plan::choice::Chooser;
+use crate::plan::choice::{Choices, Chooser};
 use crate::plan::{LoopPlan, Plan};
 use crate::progress::Progress;
 use crate::protocol::Protocol;
@@ -72,7 +72,7 @@ impl<P: Protocol> Engine<P> {
                 LoopPlan::Open { .. } | LoopPlan::Closed { .. } => Requests::new(&plan.requests, is_tls, &plan.check),
             },
             feed: None,
-            chooser: Chooser::new(plan.pick, plan.requests.len().max(1), plan.seed, thread, plan.cpus.len()),
+            chooser: Chooser::new(plan.pick, Choices::of(&plan.requests), plan.seed, thread, plan.cpus.len()),
             user: plan.user.clone().map(Arc::new),
             source: thread,
             ports: plan.ports_of(thread),

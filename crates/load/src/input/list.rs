@@ -1,8 +1,8 @@
-//! URL lists: a target a line, with the conditions on its response.
+//! URL lists: a target a line, with its weight and the conditions on its response.
 //!
 //! Check files are kept by [`CheckTable`](crate::CheckTable). Both have the same lines: a target,
 //! then conditions as [`Check::parse`](crate::Check::parse) reads them, separated by blanks. In a
-//! list the conditions may be missing. Empty lines, and lines whose first word begins with `#`, are
+//! list the conditions may be missing, and a weight may stand before them. Empty lines, and lines whose first word begins with `#`, are
 //! passed over. The caller decides on which hosts a URL may be.
 
 use std::fmt;
@@ -76,6 +76,15 @@ mod tests {
     }
 
     #[test]
+    fn a_weight_stands_before_the_checks() {
+        let list = read(b"/a 0.25\n/b .5 status=200\n/c\t7e-3  \n/d status=200\n").unwrap();
+        let weights: Vec<_> = list.iter().map(|entry| entry.weight).collect();
+        assert_eq!(weights, [Some(0.25), Some(0.5), Some(7e-3), None]);
+        let checks: Vec<_> = list.into_iter().map(|entry| entry.check.is_some()).collect();
+        assert_eq!(checks, [false, true, false, true]);
+    }
+
+    #[test]
     fn errors_in_a_list_are_named_with_their_place() {
         check_refused(b"\n# nothing\n", "l:1:1: the file contains no URL");
         check_refused(b"/a\n ftp://x/\n", "l:2:2: ftp://x/ is not on the target's host");
@@ -86,6 +95,13 @@ mod tests {
         check_refused(b"/a#b\n", "l:1:3: a fragment is never sent to a server; remove it");
         check_refused(b"/a\n/\xff\n", "l:2:2: the text is not valid UTF-8");
         check_refused(b"/a status=200,length=x", &format!("l:1:22: {}", thalweg_units::parse_size("x").unwrap_err()));
+        let weight =
+            |shown: &str| format!("{shown} is not a weight; expected a number greater than 0 and at most 1e100");
+        check_refused(b"/a 1\n/b 0 status=200", &format!("l:2:4: {}", weight("\"0\"")));
+        check_refused(b"/a -1", &format!("l:1:4: {}", weight("\"-1\"")));
+        check_refused(b"/a 1e999", &format!("l:1:4: {}", weight("\"1e999\"")));
+        check_refused(b"/a 5x", &format!("l:1:4: {}", weight("\"5x\"")));
+        check_refused(b"/a 1 2", "l:1:6: \"2\": expected status=, length=, sha256= or header:");
         check_refused(b"/a  /b", "l:1:5: \"/b\": expected status=, length=, sha256= or header:");
         check_refused(
             b"/a status=200 \"x\"",

@@ -4,10 +4,14 @@
 //! it draws from a stream of its own.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64Mcg;
+
+use crate::request::RequestList;
+use crate::weights::Weights;
 
 /// The exponent of `zipf` alone: requests for web pages are near it.
 const EXPONENT_DEFAULT: f64 = 1.0;
@@ -29,13 +33,15 @@ pub enum Pick {
     /// By rank, which is the place in the list: number *k* with a probability in proportion to `1 /
     /// k^exponent`.
     Zipf(f64),
+    /// Each with a probability in proportion to its weight ([`RequestList::weighted`]).
+    Weighted,
 }
 
 /// A text that names no order.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PickError {
     /// Another name.
-    #[error("`{0}` is unknown; expected sequential, random, zipf or zipf:EXPONENT")]
+    #[error("`{0}` is unknown; expected sequential, random, zipf, zipf:EXPONENT or weighted")]
     Name(String),
     /// An exponent that is none.
     #[error("`{0}` is not an exponent from 0 to {EXPONENT_MAX}; expected for example zipf:1.0")]
@@ -49,6 +55,7 @@ impl FromStr for Pick {
         match text.split_once(':') {
             None if text == "sequential" => Ok(Self::Sequential),
             None if text == "random" => Ok(Self::Random),
+            None if text == "weighted" => Ok(Self::Weighted),
             None if text == "zipf" => Ok(Self::Zipf(EXPONENT_DEFAULT)),
             Some(("zipf", exponent)) => {
                 let value = exponent.parse().ok().filter(|value| (0.0..=EXPONENT_MAX).contains(value));
@@ -71,14 +78,34 @@ enum Way {
     Sequential { next: usize, step: usize },
     Random(Pcg64Mcg),
     Zipf(Pcg64Mcg, Zipf<f64>),
+    Weighted(Pcg64Mcg, Arc<Weights>),
+}
+
+/// The list from which a thread chooses.
+#[derive(Clone, Copy, Debug)]
+pub struct Choices<'a> {
+    /// How many requests it has.
+    pub count: usize,
+    /// Their weights, if they have some.
+    pub weights: Option<&'a Arc<Weights>>,
+}
+
+impl<'a> Choices<'a> {
+    /// The choices that a list gives. Of a list that is empty, because requests come from elsewhere,
+    /// nothing is ever chosen.
+    pub fn of(requests: &'a RequestList) -> Self {
+        Self { count: requests.len().max(1), weights: requests.weights() }
+    }
 }
 
 impl Chooser {
-    /// Chooses from a list of `count`, for thread `thread` of `threads`.
+    /// Chooses from a list, for thread `thread` of `threads`.
     ///
     /// # Panics
-    /// The list is empty, there is no such thread, or a Zipf exponent is out of bounds.
-    pub fn new(pick: Pick, count: usize, seed: u64, thread: usize, threads: usize) -> Self {
+    /// The list is empty, it has no weights for [`Pick::Weighted`], there is no such thread, or a Zipf
+    /// exponent is out of bounds.
+    pub fn new(pick: Pick, choices: Choices<'_>, seed: u64, thread: usize, threads: usize) -> Self {
+        let Choices { count, weights } = choices;
         assert!(count > 0 && thread < threads, "there is a list and a thread");
         let random = || Pcg64Mcg::seed_from_u64(seed ^ STREAM ^ (thread as u64).rotate_left(32));
         let way = match pick {
@@ -88,6 +115,7 @@ impl Chooser {
                 let ranks = Zipf::new(count as f64, exponent).expect("the exponent is not negative");
                 Way::Zipf(random(), ranks)
             }
+            Pick::Weighted => Way::Weighted(random(), weights.expect("the list has weights").clone()),
         };
         Self { count, way }
     }
@@ -104,6 +132,7 @@ impl Chooser {
                 chosen
             }
             Way::Random(random) => random.random_range(0..self.count),
+            Way::Weighted(random, weights) => weights.draw(random),
             // Ranks are whole numbers from 1 on; rounding may reach one beyond the last of a very
             // long list.
             Way::Zipf(random, ranks) => (ranks.sample(random) as usize).clamp(1, self.count) - 1,
@@ -114,10 +143,15 @@ impl Chooser {
 #[cfg(test)]
 mod tests {
     use statrs::distribution::{ChiSquared, ContinuousCDF};
+    use thalweg_trees::{Tree, TreeName, TreeSettings};
 
     use super::*;
 
     const SEED: u64 = 20_260_301;
+
+    fn unweighted(count: usize) -> Choices<'static> {
+        Choices { count, weights: None }
+    }
 
     #[test]
     fn orders_are_read_or_refused() {
@@ -126,6 +160,7 @@ mod tests {
         assert_eq!(read("random"), Ok(Pick::Random));
         assert_eq!(read("zipf"), Ok(Pick::Zipf(1.0)));
         assert_eq!(read("zipf:0.8"), Ok(Pick::Zipf(0.8)));
+        assert_eq!(read("weighted"), Ok(Pick::Weighted));
         for wrong in ["", "Zipf", "sequential:1", "zipf1"] {
             assert_eq!(read(wrong), Err(PickError::Name(wrong.to_owned())));
         }
@@ -137,7 +172,7 @@ mod tests {
     #[test]
     fn threads_share_the_sequence() {
         let taken = |count, thread, threads| {
-            let mut chooser = Chooser::new(Pick::Sequential, count, SEED, thread, threads);
+            let mut chooser = Chooser::new(Pick::Sequential, unweighted(count), SEED, thread, threads);
             std::array::from_fn::<usize, 6, _>(|_| chooser.choose())
         };
         assert_eq!(taken(4, 0, 1), [0, 1, 2, 3, 0, 1]);
@@ -151,7 +186,7 @@ mod tests {
     fn the_seed_decides_and_threads_differ() {
         for pick in [Pick::Random, Pick::Zipf(1.0)] {
             let taken = |seed, thread| {
-                let mut chooser = Chooser::new(pick, 1000, seed, thread, 2);
+                let mut chooser = Chooser::new(pick, unweighted(1000), seed, thread, 2);
                 std::array::from_fn::<usize, 20, _>(|_| chooser.choose())
             };
             assert_eq!(taken(1, 0), taken(1, 0));
@@ -165,7 +200,8 @@ mod tests {
     fn check_fits(pick: Pick, count: usize, weight: impl Fn(usize) -> f64) {
         const DRAWS: usize = 200_000;
         let mut drawn = vec![0.0; count];
-        let mut chooser = Chooser::new(pick, count, SEED, 0, 1);
+        let weights = Arc::new(Weights::new((0..count).map(&weight).collect(), count).unwrap());
+        let mut chooser = Chooser::new(pick, Choices { count, weights: Some(&weights) }, SEED, 0, 1);
         for _ in 0..DRAWS {
             drawn[chooser.choose()] += 1.0;
         }
@@ -188,13 +224,49 @@ mod tests {
         }
         check_fits(Pick::Zipf(1.0), 2, |place| 1.0 / (place + 1) as f64);
         check_fits(Pick::Zipf(0.8), 1000, |place| ((place + 1) as f64).powf(-0.8));
+        check_fits(Pick::Weighted, 100, |place| f64::from([3, 1, 10, 1][place % 4]));
+        check_fits(Pick::Weighted, 1000, |place| ((place + 1) as f64).powf(-0.8) * 1e-9);
+    }
+
+    /// Of a million requests the shares of classes, of files in a class and of directories are those
+    /// of SPECweb99's rules within 1 %.
+    #[test]
+    fn a_million_requests_have_the_shares_of_specweb99() {
+        const DRAWS: usize = 1_000_000;
+        let settings = TreeSettings { load: Some(1000.0), ..TreeSettings::default() };
+        let tree = Tree::new(TreeName::SpecWeb99, &settings).unwrap();
+        let count = tree.files().len();
+        let weights = tree.files().iter().map(|file| file.weight).collect();
+        let weights = Arc::new(Weights::new(weights, count).unwrap());
+        let mut chooser = Chooser::new(Pick::Weighted, Choices { count, weights: Some(&weights) }, SEED, 0, 1);
+        let (mut classes, mut files, mut directories) = ([0.0; 4], [0.0; 9], vec![0.0; count / 36]);
+        for _ in 0..DRAWS {
+            let place = chooser.choose();
+            directories[place / 36] += 1.0 / DRAWS as f64;
+            classes[place % 36 / 9] += 1.0 / DRAWS as f64;
+            files[place % 9] += 1.0 / DRAWS as f64;
+        }
+        let check = |found: &[f64], expected: &[f64]| {
+            for (found, expected) in found.iter().zip(expected) {
+                assert!((found - expected).abs() < 0.01 * expected.max(0.1), "{found} instead of {expected}");
+            }
+        };
+        check(&classes, &[0.35, 0.50, 0.14, 0.01]);
+        check(&files, &[0.0393, 0.0589, 0.0884, 0.1178, 0.3535, 0.1767, 0.0707, 0.0505, 0.0442]);
+        let harmonic: f64 = (1..=directories.len()).map(|rank| 1.0 / rank as f64).sum();
+        let zipf: Vec<f64> = (1..=directories.len()).map(|rank| 1.0 / rank as f64 / harmonic).collect();
+        check(&directories, &zipf);
+        let distance: f64 = directories.iter().zip(&zipf).map(|(found, p)| (found - p).powi(2) / p).sum();
+        let degrees = (directories.len() - 1) as f64;
+        let probability = 1.0 - ChiSquared::new(degrees).unwrap().cdf(distance * DRAWS as f64);
+        assert!(probability > 1e-3, "seed {SEED}: {distance} has probability {probability}");
     }
 
     #[test]
     fn every_choice_is_in_the_list() {
         for count in [1, 2, 3, usize::MAX >> 11] {
             for pick in [Pick::Random, Pick::Zipf(0.0), Pick::Zipf(1.0), Pick::Zipf(EXPONENT_MAX)] {
-                let mut chooser = Chooser::new(pick, count, SEED, 1, 2);
+                let mut chooser = Chooser::new(pick, unweighted(count), SEED, 1, 2);
                 assert!((0..1000).all(|_| chooser.choose() < count), "{pick:?} of {count}");
             }
         }

@@ -7,15 +7,33 @@ use thalweg_wire::Version;
 use super::packed::{PackedRequests, RequestParts};
 use super::templates::{RequestError, Templates};
 use crate::input::check::Check;
+use crate::weights::{WeightError, Weights};
 
 /// The requests of a plan, shared by its load threads.
 #[derive(Clone, Debug)]
-pub struct RequestList(Arc<PackedRequests>);
+pub struct RequestList {
+    packed: Arc<PackedRequests>,
+    weights: Option<Arc<Weights>>,
+}
 
 impl RequestList {
+    /// The same requests with a weight each, for [`Pick::Weighted`](crate::Pick::Weighted).
+    ///
+    /// # Errors
+    /// A weight is wrong, or their number is.
+    pub fn weighted(self, weights: Vec<f64>) -> Result<Self, WeightError> {
+        let weights = Weights::new(weights, self.len())?;
+        Ok(Self { weights: Some(Arc::new(weights)), ..self })
+    }
+
+    /// The weights, if there are some.
+    pub fn weights(&self) -> Option<&Arc<Weights>> {
+        self.weights.as_ref()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.packed.len()
     }
 
     /// Whether there is none.
@@ -24,13 +42,13 @@ impl RequestList {
     }
 
     pub(crate) fn packed(&self) -> &Arc<PackedRequests> {
-        &self.0
+        &self.packed
     }
 }
 
 impl From<PackedRequests> for RequestList {
     fn from(requests: PackedRequests) -> Self {
-        Self(Arc::new(requests))
+        Self { packed: Arc::new(requests), weights: None }
     }
 }
 

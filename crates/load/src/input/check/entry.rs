@@ -1,15 +1,18 @@
-//! A line of a URL list or check file: a target, then conditions on its response.
+//! A line of a URL list or check file: a target, then its weight, then conditions on its response.
 
 use std::fmt;
 
 use super::condition::Check;
 use crate::input::text::{InputError, Line, excerpt, target_fault};
+use crate::weights::is_weight;
 
 /// A line of a URL list.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ListEntry {
     /// The request target.
     pub target: String,
+    /// The weight, if the line has one.
+    pub weight: Option<f64>,
     /// The conditions on the response, if the line has some.
     pub check: Option<Check>,
     /// The line at which the target stands, from 1.
@@ -49,8 +52,27 @@ pub(crate) fn entry<E: fmt::Display>(
         let fault = if word == target { fault } else { 0 };
         return Err(line.error(at + fault, format!("{}: {what}", excerpt(word.as_bytes()))));
     }
-    let end = at + word.len();
+    let (weight, end) = weight(line, text, at + word.len())?;
     let has_check = !text[end..].trim().is_empty();
     let check = has_check.then(|| Check::parse_at(line, text.trim_end(), end)).transpose()?;
-    Ok(Some(ListEntry { target, check, line: line.number, column: line.column(at) }))
+    Ok(Some(ListEntry { target, weight, check, line: line.number, column: line.column(at) }))
+}
+
+/// Reads the weight behind the byte `at` of a line, if there is one, and says where it ends. No
+/// condition begins as a number does.
+fn weight(line: Line<'_>, text: &str, at: usize) -> Result<(Option<f64>, usize), InputError> {
+    let rest = text[at..].trim_start();
+    if !rest.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first)) {
+        return Ok((None, at));
+    }
+    let start = text.len() - rest.len();
+    let word = rest.split(char::is_whitespace).next().unwrap_or_default();
+    match word.parse().ok().filter(|&weight| is_weight(weight)) {
+        Some(weight) => Ok((Some(weight), start + word.len())),
+        None => {
+            let shown = excerpt(word.as_bytes());
+            let what = format!("{shown} is not a weight; expected a number greater than 0 and at most 1e100");
+            Err(line.error(start, what))
+        }
+    }
 }

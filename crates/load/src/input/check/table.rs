@@ -52,6 +52,10 @@ impl CheckTable {
         while let Some(line) = lines.next()? {
             let Some(entry) = entry(line, &mut target_of)? else { continue };
             let shown = || excerpt(entry.target.as_bytes());
+            if entry.weight.is_some() {
+                let what = format!("{} has a weight, which belongs into a URL list; remove it", shown());
+                return Err(entry.error(file, what).into());
+            }
             let Some(check) = &entry.check else {
                 let what = format!("{} has no conditions; expected for example status=200", shown());
                 return Err(entry.error(file, what).into());
