@@ -14,6 +14,7 @@
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`doctor`] | settings of the host: examined, changed, put back |
 //! | [`store`], [`sweep`] | the run store, reports and bundles; rates from low to high |
+//! | [`suite`] | the suites of the source documents |
 //! | [`listings`], [`changes`] | folders without an index, in a browser too; changes of files that the kernel reports |
 //! | [`operation`], [`reload`] | tests of a server's life: signals, upgrades, users, the sandbox; reloads while it serves |
 //! | [`signals`], [`sandbox`], [`unix_sockets`], [`full_disk`] | more of that: each signal, access inside the sandbox, owners of sockets, logs on a full disk |
@@ -105,6 +106,7 @@ mod slow;
 mod stall;
 mod standstill;
 mod store;
+mod suite;
 mod sweep;
 mod tls;
 mod unix_sockets;

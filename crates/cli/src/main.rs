@@ -45,7 +45,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::exit::Failure;
-use crate::options::{Command, Options, SuiteCommand, SuitesCommand};
+use crate::options::{Command, Options};
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -53,10 +53,7 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(options),
         Command::Find(options) => find::find(options),
         Command::Sweep(options) => sweep::sweep(options),
-        Command::Suite(SuiteCommand { several: Some(SuitesCommand::All(options)), .. }) => {
-            suite_table::suite_table(options)
-        }
-        Command::Suite(SuiteCommand { several: None, one: options }) => suite::suite(options),
+        Command::Suite(options) => suite::suite(options),
         Command::Compare(options) => compare::compare(options),
         Command::Replay(options) => replay::replay(options),
         Command::Report(options) => report::report(options),

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 
 use thalweg_lab::document::Kind;
 use thalweg_lab::result::{self, Invocation, Measurement};
+use thalweg_lab::suite::origin::OriginServer;
 use thalweg_lab::suite::{self, SuiteError, SuiteSettings};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::TestBed;
@@ -14,14 +16,18 @@ use thalweg_units::display;
 use thalweg_wire::Version;
 
 use crate::client_tls;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::load_options::{cpus, ensure_driver};
-use crate::options::SuiteOptions;
+use crate::options::{OneSuiteOptions, SuiteCommand, SuiteOptions, SuiteOriginOptions};
 use crate::output;
 use crate::preflight;
 use crate::progress::Line;
 use crate::stored_run::StoredRun;
+use crate::suite_table::suite_table;
+
+/// The interval at which a signal is looked for.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 const AUTHORIZATION: &str = "Authorization";
 
@@ -31,8 +37,32 @@ const AUTHORIZATION: &str = "Authorization";
 /// There is no result: the options are wrong, the tree is not there, or the target or a resource of
 /// this host is not available.
 pub fn suite(options: &SuiteOptions) -> Result<ExitCode, Failure> {
+    match (&options.command, &options.one) {
+        (Some(SuiteCommand::All(options)), _) => suite_table(options),
+        (Some(SuiteCommand::Origin(options)), _) => origin(options),
+        (None, Some(options)) => one(options),
+        (None, None) => Err(Failure::usage("a suite has a NAME and a URL; thalweg suite --help lists the suites")),
+    }
+}
+
+/// Answers dynamic requests until a signal comes.
+fn origin(options: &SuiteOriginOptions) -> Result<ExitCode, Failure> {
+    ensure_driver(options.driver.into())?;
+    let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
+    let origin = OriginServer::start(options.listen, options.driver.into()).map_err(|error| {
+        Failure::unreachable(format!("cannot listen at {}: {error}; use another --listen", options.listen))
+    })?;
+    output::print(&format!("listening on http://{}/\n", origin.address()))?;
+    while !interrupt.is_wanted() {
+        thread::sleep(POLL_INTERVAL);
+    }
+    Ok(Exit::Met.into())
+}
+
+/// Runs one suite.
+fn one(options: &OneSuiteOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
-    let target = Target::resolve(options.tree_url(), None)?;
+    let target = Target::resolve(&options.url, None)?;
     let settings = settings(options, &target)?;
     let plan = plan(&settings, &target);
     let invocation = Invocation {
@@ -48,14 +78,14 @@ pub fn suite(options: &SuiteOptions) -> Result<ExitCode, Failure> {
     let test_bed = TestBed::new(target, Vec::new());
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true, &[]);
     let mut stored = StoredRun::begin(&invocation, &test_bed, &plan, &options.output.store);
-    let measured = suite::run(options.suite(), &test_bed, &settings, &mut stored.watching(&mut line));
+    let measured = suite::run(options.name, &test_bed, &settings, &mut stored.watching(&mut line));
     line.clear();
     let measurement = Measurement::of_suite(measured?);
     let document = result::document(&invocation, &test_bed, &plan, measurement).with_findings(findings);
     output::give_out(&document, &options.output)
 }
 
-fn settings(options: &SuiteOptions, target: &Target) -> Result<SuiteSettings, Failure> {
+fn settings(options: &OneSuiteOptions, target: &Target) -> Result<SuiteSettings, Failure> {
     if options.timeout.is_zero() {
         return Err(Failure::usage("--timeout 0s would end every request before it is sent; the minimum is 1us"));
     }
@@ -96,11 +126,11 @@ fn plan(settings: &SuiteSettings, target: &Target) -> Plan {
 }
 
 /// The settings in the document, by the names of their options.
-fn shown(options: &SuiteOptions, settings: &SuiteSettings) -> BTreeMap<String, String> {
+fn shown(options: &OneSuiteOptions, settings: &SuiteSettings) -> BTreeMap<String, String> {
     let clients: Vec<String> = settings.clients.iter().map(ToString::to_string).collect();
     let cpus: Vec<String> = settings.cpus.iter().map(ToString::to_string).collect();
     let mut shown: BTreeMap<String, String> = [
-        ("suite", options.suite().to_string()),
+        ("suite", options.name.to_string()),
         ("scale", settings.scale.to_string()),
         ("clients", clients.join(",")),
         ("start-delay", display::exact_time(settings.start_delay)),
@@ -127,9 +157,11 @@ impl From<SuiteError> for Failure {
         match error {
             SuiteError::Tree(_) | SuiteError::Request { .. } => Self::usage(error),
             SuiteError::Search(error) => error.into(),
-            SuiteError::Load(_) | SuiteError::NotThere { .. } | SuiteError::Host(_) | SuiteError::Interrupted => {
-                Self::unreachable(error)
-            }
+            SuiteError::Load(_)
+            | SuiteError::NotThere { .. }
+            | SuiteError::NotDynamic { .. }
+            | SuiteError::Host(_)
+            | SuiteError::Interrupted => Self::unreachable(error),
         }
     }
 }

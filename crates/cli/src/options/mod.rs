@@ -34,7 +34,7 @@ pub use run::RunOptions;
 pub use runs::RunsOptions;
 pub use serve::{SandboxOption, ServeOptions, TlsOption, parse_listen};
 pub use store::{StoreOptions, StorePath, StorePlace};
-pub use suite::{SuiteCommand, SuiteOptions, SuitesCommand};
+pub use suite::{OneSuiteOptions, SuiteCommand, SuiteOptions, SuiteOriginOptions};
 pub use suite_table::SuiteTableOptions;
 pub use sweep::SweepOptions;
 pub use values::{CpuList, DriverOption, parse_cpus};
@@ -61,7 +61,7 @@ pub enum Command {
     /// Offer rates from low to high by a step, to one or several servers.
     Sweep(SweepOptions),
     /// Run the test of a source document: ACME, WebBench, HEAnet, SPECweb96 and 99.
-    Suite(SuiteCommand),
+    Suite(SuiteOptions),
     /// Compare two servers, or one before and after a change, in interleaved rounds.
     Compare(CompareOptions),
     /// Replay an access log with its own timing.

@@ -1,6 +1,6 @@
 //! Options of `thalweg suite`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -13,27 +13,9 @@ use super::output::OutputOptions;
 use super::suite_table::SuiteTableOptions;
 use super::values::{CpuList, DriverOption, parse_cpus, positive};
 
-/// Arguments of `thalweg suite`: one suite with one server, or a command about several.
+/// Options of `thalweg suite`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub struct SuiteCommand {
-    /// A command about several.
-    #[command(subcommand)]
-    pub several: Option<SuitesCommand>,
-    /// One suite with one server.
-    #[command(flatten)]
-    pub one: SuiteOptions,
-}
-
-/// The commands about several suites.
-#[derive(Debug, Subcommand)]
-pub enum SuitesCommand {
-    /// Run the suites with several servers, each started by its command, and write one table.
-    All(SuiteTableOptions),
-}
-
-/// Options of `thalweg suite NAME URL`.
-#[derive(Debug, Args)]
 #[command(after_help = "\
 Suites:
   acme-small   operations per second, 1000 files of 512 bytes, one request per connection
@@ -56,12 +38,50 @@ Examples:
 Exit codes: 0 all figures were measured, 1 the server has kept one from being measured, 2 wrong usage, 3 INVALID (the client fell short,
 or interrupted), 4 target or host unusable, or the tree is not there.")]
 pub struct SuiteOptions {
-    /// Suite; there is one unless the command is about several
-    #[arg(value_name = "NAME", value_parser = parse_name, required = true)]
-    pub name: Option<SuiteName>,
+    /// Another thing to do.
+    #[command(subcommand)]
+    pub command: Option<SuiteCommand>,
+    /// The suite.
+    #[command(flatten)]
+    pub one: Option<OneSuiteOptions>,
+}
+
+/// What `thalweg suite` does beside running a suite.
+#[derive(Debug, Subcommand)]
+pub enum SuiteCommand {
+    /// Run the suites with several servers, each started by its command, and write one table.
+    All(SuiteTableOptions),
+    /// Answer specweb99's dynamic requests behind a server under test.
+    Origin(SuiteOriginOptions),
+}
+
+/// Options of `thalweg suite origin`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thalweg suite origin --listen 127.0.0.1:8090
+  thalweg suite specweb99 http://127.0.0.1:8080/ --dynamic /dynamic     (the server at 8080 forwards /dynamic/ to 127.0.0.1:8090)
+
+It is minimal and not SPEC-compliant: responses have as many bytes as the file that a request names, and a cookie with the next
+advertisement. It runs until INT or TERM.")]
+pub struct SuiteOriginOptions {
+    /// Address to listen at
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090")]
+    pub listen: SocketAddr,
+    /// Kernel interface
+    #[arg(long, value_name = "DRIVER", default_value = "auto")]
+    pub driver: DriverOption,
+}
+
+/// Options of one suite.
+#[derive(Debug, Args)]
+pub struct OneSuiteOptions {
+    /// Suite
+    #[arg(value_name = "NAME", value_parser = parse_name)]
+    pub name: SuiteName,
     /// URL beneath which the server has the suite's tree
-    #[arg(value_name = "URL", required = true)]
-    pub url: Option<String>,
+    #[arg(value_name = "URL")]
+    pub url: String,
     /// Share of the suite's times and numbers to run, above 0 and up to 1
     #[arg(long, value_name = "SHARE", value_parser = parse_scale, default_value_t = 1.0)]
     pub scale: f64,
@@ -109,17 +129,7 @@ pub struct SuiteOptions {
     pub output: OutputOptions,
 }
 
-impl SuiteOptions {
-    /// The suite.
-    pub fn suite(&self) -> SuiteName {
-        self.name.expect("clap requires it where no several suites are asked for")
-    }
-
-    /// The URL beneath which the tree is.
-    pub fn tree_url(&self) -> &str {
-        self.url.as_deref().expect("clap requires it where no several suites are asked for")
-    }
-
+impl OneSuiteOptions {
     /// The clients of the mixes, ascending.
     pub fn clients(&self) -> Vec<u32> {
         let mut clients = if self.clients.is_empty() { CLIENTS.to_vec() } else { self.clients.clone() };

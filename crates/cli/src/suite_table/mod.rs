@@ -5,6 +5,7 @@ mod trees;
 mod watcher;
 
 use std::ffi::OsString;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -12,8 +13,9 @@ use thalweg_lab::document::SuiteName;
 use thalweg_lab::file::write_whole;
 use thalweg_lab::report;
 use thalweg_lab::servers::{ServerSetting, ServerSpec, ServersFile, ServersFileError};
+use thalweg_lab::suite::origin::OriginServer;
 use thalweg_lab::suite_table::{self, Cell, CellState, FolderError, TableFolder, TableSettings, TableSuite};
-use thalweg_sys::affinity;
+use thalweg_sys::{DriverChoice, affinity};
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -43,6 +45,13 @@ pub fn suite_table(options: &SuiteTableOptions) -> Result<ExitCode, Failure> {
         let Some(tree) = trees::ensure(name, options, &root, &interrupt)? else { return Ok(Exit::Invalid.into()) };
         suites.push(TableSuite { name, tree, arguments: arguments(name, options) });
     }
+    let origin =
+        match names.contains(&SuiteName::Specweb99) {
+            true => Some(OriginServer::start((Ipv4Addr::LOCALHOST, 0).into(), DriverChoice::default()).map_err(
+                |error| Failure::unreachable(format!("cannot start the origin for dynamic content: {error}")),
+            )?),
+            false => None,
+        };
     let settings = TableSettings {
         suites,
         servers,
@@ -52,7 +61,7 @@ pub fn suite_table(options: &SuiteTableOptions) -> Result<ExitCode, Failure> {
             })?,
             here: file.folder,
             cpus: server_cpus,
-            origin: None,
+            origin: origin.as_ref().map(|origin| origin.address().port()),
             program: std::env::current_exe().map_err(Failure::unreachable)?,
         },
         client_cpus,

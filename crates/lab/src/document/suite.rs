@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn a_result_is_read_back_as_it_was_written() {
         let figure = Figure {
-            value: Some(4870.123_456_789),
+            value: Some(4_870.123_456_789),
             interval95: Some([4800.0, 4900.1]),
             at_least: true,
             ..Figure::new("operations", "max ops/sec", Unit::PerSecond)

@@ -7,9 +7,10 @@
 
 /// The factor between numbers that are tried until one is missed.
 const GROWTH: usize = 2;
-/// A number counts as missed, or as beyond the client, when it was so twice: something else on the
-/// host may have disturbed the first.
-const CONFIRMED: u32 = 2;
+/// How often a number has to be missed to count as missed: something else on the host may have
+/// disturbed the first trial. The same of a client that falls short, for which that is likelier.
+const MISSES: u32 = 2;
+const SHORTFALLS: u32 = 4;
 
 /// What a trial with so many connections showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +84,8 @@ impl ConnectionSearch {
             Held::ClientFellShort => self.doubted.2 += 1,
         }
         let (_, missed, fell_short) = self.doubted;
-        if missed >= CONFIRMED || fell_short >= CONFIRMED {
-            self.above = Some((connections, fell_short >= CONFIRMED));
+        if missed >= MISSES || fell_short >= SHORTFALLS {
+            self.above = Some((connections, missed < MISSES));
         }
     }
 

@@ -120,7 +120,7 @@ fn judge(result: &TrialResult, connections: usize, rules: HoldRules) -> (Held, S
 fn note(stage: &mut Stage<'_>, name: &str, found: MostHeld, max: usize, miss: &str, client: &str) {
     let figure = stage.figure(name);
     figure.value = (found.met > 0).then_some(found.met as f64);
-    figure.at_least = found.limited_by_client && found.met > 0;
+    figure.at_least = found.missed.is_none() && found.met > 0;
     figure.words = match (found.missed, found.limited_by_client) {
         (Some(missed), _) => format!("{} were not held: {miss}", display::count(missed as u64)),
         (None, true) if found.met >= max => {
@@ -134,12 +134,12 @@ fn note(stage: &mut Stage<'_>, name: &str, found: MostHeld, max: usize, miss: &s
 fn plan(stage: &Stage<'_>, connections: usize, rules: HoldRules) -> Result<Plan, SuiteError> {
     let settings = stage.settings;
     let opening = Duration::from_secs_f64(connections as f64 / OPENING_RATE);
-    // Requests begin one after the other, before the window, as the connections did.
+    // Requests begin one after the other, as the connections did.
     let arrivals = LoopPlan::Closed { workers: connections, think: Duration::ZERO, stagger: opening };
     let per_cpu = (connections / settings.cpus.len()) as u32;
     let cycle = (READ_CYCLE_PER_CONNECTION * per_cpu).min(READ_CYCLE_MAX);
     let window = settings.time(WINDOW, WINDOW_MIN.max(cycle * CYCLES_MIN));
-    let plan = stage.plan(rules.version, arrivals, Extent::Duration(window))?;
+    let plan = stage.plan(rules.version, arrivals, Extent::Duration(opening + window))?;
     let wanted = connections as u64 + DESCRIPTORS_BESIDE;
     let per_table = raise_descriptors(wanted).unwrap_or(descriptors().soft);
     let Threads { cpus, own_tables } = share_out(connections as u64, per_table, &settings.cpus).ok_or_else(|| {
@@ -150,7 +150,6 @@ fn plan(stage: &Stage<'_>, connections: usize, rules: HoldRules) -> Result<Plan,
         connections,
         hold: Some(connections),
         opening_rate: Some(OPENING_RATE),
-        warmup: opening,
         pace: Some(Pace::new(Some(rules.pace_bits_per_s), Duration::ZERO)),
         conforming_bits_per_s: rules.conforming_bits_per_s,
         timeout: settings.timeout.max(TIMEOUT_MIN),

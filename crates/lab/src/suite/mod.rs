@@ -6,7 +6,8 @@
 //! | `settings` | the settings beside the rules, and why a suite cannot be run |
 //! | `stage` | a suite under way: its trials, figures, curves and choices |
 //! | `presence` | the check that the tree is there |
-//! | `requests` | the requests of a tree |
+//! | `requests`, `dynamic` | the requests of a tree, and the dynamic ones of specweb99 |
+//! | `origin` | the origin that answers these |
 //! | `rate` | acme-small, acme-spec, acme-big, specweb96: the highest rate |
 //! | `webbench`, `heanet`, `specweb99` | these suites |
 //! | `modem` | acme-modem: simultaneous downloads at the speed of a modem |
@@ -19,9 +20,11 @@
 //! is the work of the crate `trees`.
 
 mod connections;
+mod dynamic;
 mod heanet;
 mod held;
 mod modem;
+pub mod origin;
 mod presence;
 mod rate;
 mod reference;

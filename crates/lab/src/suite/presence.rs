@@ -1,4 +1,5 @@
-//! Whether the server has the suite's tree: a few requests before anything is measured.
+//! Whether the server has the suite's tree, and answers dynamic requests where some are made: a few
+//! requests before anything is measured.
 
 use std::time::Duration;
 
@@ -8,9 +9,11 @@ use thalweg_trees::{Tree, TreeFile, TreeName};
 use thalweg_units::display;
 use thalweg_wire::Version;
 
+use super::dynamic;
 use super::requests::base_path;
 use super::settings::SuiteError;
 use super::stage::{Stage, Stop};
+use crate::document::SuiteName;
 
 /// The least that a request of the check may take.
 const TIMEOUT_MIN: Duration = Duration::from_secs(10);
@@ -26,14 +29,34 @@ pub(super) fn check(stage: &Stage<'_>) -> Result<(), Stop> {
         }
         let arrivals = LoopPlan::of_workers(1, Duration::ZERO);
         let plan = stage.plan_of(std::slice::from_ref(file), Version::Http11, arrivals, Extent::Requests(1))?;
-        let timeout = stage.settings.timeout.max(TIMEOUT_MIN);
-        let plan = Plan { calls: Some(1), timeout, cpus: plan.cpus[..1].to_vec(), ..plan };
-        let figures = start(plan)?.join()?;
+        let figures = request(stage, plan)?;
         if figures.trial.outcomes.count(Outcome::Good) == 0 {
             return Err(Stop::Failed(not_there(stage, file, &figures)));
         }
     }
-    Ok(())
+    check_dynamic(stage)
+}
+
+/// Requests the first file's size from the path of dynamic requests, once in each way.
+fn check_dynamic(stage: &Stage<'_>) -> Result<(), Stop> {
+    let (Some(path), SuiteName::Specweb99) = (&stage.settings.dynamic, stage.measured.suite) else { return Ok(()) };
+    let (file, target) = (&stage.tree.files()[..1], &stage.test_bed.target);
+    let requests = dynamic::requests(file, path, target, Version::Http11, stage.settings)?;
+    let total = Extent::Requests(requests.len() as u64);
+    let figures = request(stage, stage.plan_with(requests, LoopPlan::of_workers(1, Duration::ZERO), total))?;
+    if figures.trial.outcomes.errors() == 0 {
+        return Ok(());
+    }
+    let codes: Vec<String> =
+        figures.trial.status_codes.iter().map(|(code, count)| format!("{count} x {code}")).collect();
+    Err(Stop::Failed(SuiteError::NotDynamic { path: path.clone(), what: codes.join(", ") }))
+}
+
+/// Makes the requests of a plan one after the other, each on a connection of its own.
+fn request(stage: &Stage<'_>, plan: Plan) -> Result<RunFigures, Stop> {
+    let timeout = stage.settings.timeout.max(TIMEOUT_MIN);
+    let plan = Plan { calls: Some(1), timeout, cpus: plan.cpus[..1].to_vec(), ..plan };
+    Ok(start(plan)?.join()?)
 }
 
 fn samples(tree: &Tree) -> Vec<&TreeFile> {

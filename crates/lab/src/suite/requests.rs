@@ -20,7 +20,9 @@ pub(super) fn of<'a>(
 ) -> Result<RequestList, SuiteError> {
     let mut requests = PackedRequests::new(&target.authority, version, &settings.fields, b"");
     let base = base_path(target);
+    let mut weights = Vec::new();
     for file in files {
+        weights.push(file.weight);
         let path = format!("{base}{}", file.path);
         let parts = RequestParts { method: "GET", target: &path, fields: &[], body: b"" };
         let check = whole(file.size);
@@ -28,7 +30,8 @@ pub(super) fn of<'a>(
             .push(&parts, Some(&check), None)
             .map_err(|source| SuiteError::Request { path: path.clone(), source })?;
     }
-    Ok(requests.finish(None).into())
+    let list = RequestList::from(requests.finish(None));
+    Ok(list.weighted(weights).expect("the weights of a tree are shares"))
 }
 
 /// The path beneath which the target has the tree, with a slash at its end.

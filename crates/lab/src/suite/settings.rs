@@ -123,6 +123,17 @@ pub enum SuiteError {
         /// The arguments that write it.
         files: String,
     },
+    /// The server does not answer dynamic requests.
+    #[error(
+        "the dynamic requests beneath {path} are not all answered with 200 and the size of their file: {what}; have the \
+        server forward {path}/ to `thalweg suite origin`, or leave --dynamic out"
+    )]
+    NotDynamic {
+        /// Their path.
+        path: String,
+        /// The responses by status.
+        what: String,
+    },
     /// This host lacks what the connections need.
     #[error("{0}")]
     Host(String),

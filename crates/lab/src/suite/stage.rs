@@ -1,14 +1,15 @@
 //! The stage that all suites share: the tree, the server, the settings, and the result so far.
 
-use thalweg_load::{Extent, LoopPlan, Pick, Plan};
+use thalweg_load::{Extent, LoopPlan, Pick, Plan, RequestList};
 use thalweg_measure::{Limit, Verdict};
 use thalweg_trees::{Tree, TreeFile};
 use thalweg_wire::Version;
 
+use super::dynamic;
 use super::requests;
 use super::settings::{SuiteError, SuiteSettings};
 use crate::conclusion::Conclusion;
-use crate::document::{Curve, Figure, Measured, Unit};
+use crate::document::{Curve, Figure, Measured, SuiteName, Unit};
 use crate::search::{self, SearchError, SearchSettings};
 use crate::trial::{TestBed, TrialRequest, TrialResult, Watcher};
 
@@ -39,11 +40,16 @@ pub(super) struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// A load of the whole tree, each file by its weight; one request per connection where `calls`
-    /// says so.
+    /// A load of the whole tree, each file by its weight.
     pub(super) fn plan(&self, version: Version, arrivals: LoopPlan, extent: Extent) -> Result<Plan, SuiteError> {
-        let plan = self.plan_of(self.tree.files(), version, arrivals, extent)?;
-        Ok(Plan { pick: Pick::Random, ..plan })
+        let Self { test_bed, settings, tree, .. } = self;
+        let requests = match (&settings.dynamic, self.measured.suite) {
+            (Some(path), SuiteName::Specweb99) => {
+                dynamic::requests(tree.files(), path, &test_bed.target, version, settings)?
+            }
+            _ => requests::of(tree.files(), &test_bed.target, version, settings)?,
+        };
+        Ok(Plan { pick: Pick::Weighted, ..self.plan_with(requests, arrivals, extent) })
     }
 
     /// A load of some files, one after the other.
@@ -54,9 +60,14 @@ impl Stage<'_> {
         arrivals: LoopPlan,
         extent: Extent,
     ) -> Result<Plan, SuiteError> {
+        let requests = requests::of(files, &self.test_bed.target, version, self.settings)?;
+        Ok(self.plan_with(requests, arrivals, extent))
+    }
+
+    /// A load of these requests.
+    pub(super) fn plan_with(&self, requests: RequestList, arrivals: LoopPlan, extent: Extent) -> Plan {
         let Self { test_bed, settings, .. } = self;
-        let requests = requests::of(files, &test_bed.target, version, settings)?;
-        Ok(Plan {
+        Plan {
             tls: settings.tls.clone(),
             sources: settings.sources.clone(),
             timeout: settings.timeout,
@@ -65,14 +76,15 @@ impl Stage<'_> {
             driver: settings.driver,
             seed: settings.seed,
             ..Plan::new(test_bed.target.address.clone(), requests, arrivals, extent)
-        })
+        }
     }
 
     /// Makes a trial and keeps it.
     pub(super) fn trial(&mut self, phase: &str, plan: Plan, limits: &[Limit]) -> Result<TrialResult, Stop> {
         let test_bed = TestBed { limits: limits.to_vec(), ..self.test_bed.clone() };
-        let made_up = TrialRequest { make_up: true, ..TrialRequest::new(phase, plan) };
-        let result = test_bed.trial(&made_up, self.watcher)?;
+        // A number of requests cannot be made up for, so none of them is left out.
+        let request = TrialRequest { make_up: plan.is_extensible(), ..TrialRequest::new(phase, plan) };
+        let result = test_bed.trial(&request, self.watcher)?;
         if self.watcher.wants_stop() {
             return Err(Stop::Interrupted);
         }
