@@ -8,7 +8,7 @@ use std::time::Duration;
 use thalweg_lab::document::Kind;
 use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::suite::origin::OriginServer;
-use thalweg_lab::suite::{self, SuiteError, SuiteSettings};
+use thalweg_lab::suite::{self, SuiteError, SuiteName, SuiteSettings};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::TestBed;
 use thalweg_load::{Extent, LoopPlan, Plan};
@@ -19,7 +19,7 @@ use crate::client_tls;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::load_options::{cpus, ensure_driver};
-use crate::options::{OneSuiteOptions, SuiteCommand, SuiteOptions, SuiteOriginOptions};
+use crate::options::{SuiteCommand, SuiteOptions, SuiteOriginOptions};
 use crate::output;
 use crate::preflight;
 use crate::progress::Line;
@@ -37,11 +37,11 @@ const AUTHORIZATION: &str = "Authorization";
 /// There is no result: the options are wrong, the tree is not there, or the target or a resource of
 /// this host is not available.
 pub fn suite(options: &SuiteOptions) -> Result<ExitCode, Failure> {
-    match (&options.command, &options.one) {
-        (Some(SuiteCommand::All(options)), _) => suite_table(options),
-        (Some(SuiteCommand::Origin(options)), _) => origin(options),
-        (None, Some(options)) => one(options),
-        (None, None) => Err(Failure::usage("a suite has a NAME and a URL; thalweg suite --help lists the suites")),
+    match (&options.command, options.name, &options.url) {
+        (Some(SuiteCommand::All(options)), ..) => suite_table(options),
+        (Some(SuiteCommand::Origin(options)), ..) => origin(options),
+        (None, Some(name), Some(url)) => one(name, url, options),
+        (None, ..) => Err(Failure::usage("a suite has a NAME and a URL; thalweg suite --help lists the suites")),
     }
 }
 
@@ -60,16 +60,16 @@ fn origin(options: &SuiteOriginOptions) -> Result<ExitCode, Failure> {
 }
 
 /// Runs one suite.
-fn one(options: &OneSuiteOptions) -> Result<ExitCode, Failure> {
+fn one(name: SuiteName, url: &str, options: &SuiteOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
-    let target = Target::resolve(&options.url, None)?;
+    let target = Target::resolve(url, None)?;
     let settings = settings(options, &target)?;
     let plan = plan(&settings, &target);
     let invocation = Invocation {
         kind: Kind::Suite,
         command: output::command_line(),
         target: target.shown.clone(),
-        settings: shown(options, &settings),
+        settings: shown(name, options, &settings),
         started: jiff::Timestamp::now(),
     };
     target.reach(settings.timeout, &settings.sources)?;
@@ -78,14 +78,14 @@ fn one(options: &OneSuiteOptions) -> Result<ExitCode, Failure> {
     let test_bed = TestBed::new(target, Vec::new());
     let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true, &[]);
     let mut stored = StoredRun::begin(&invocation, &test_bed, &plan, &options.output.store);
-    let measured = suite::run(options.name, &test_bed, &settings, &mut stored.watching(&mut line));
+    let measured = suite::run(name, &test_bed, &settings, &mut stored.watching(&mut line));
     line.clear();
     let measurement = Measurement::of_suite(measured?);
     let document = result::document(&invocation, &test_bed, &plan, measurement).with_findings(findings);
     output::give_out(&document, &options.output)
 }
 
-fn settings(options: &OneSuiteOptions, target: &Target) -> Result<SuiteSettings, Failure> {
+fn settings(options: &SuiteOptions, target: &Target) -> Result<SuiteSettings, Failure> {
     if options.timeout.is_zero() {
         return Err(Failure::usage("--timeout 0s would end every request before it is sent; the minimum is 1us"));
     }
@@ -126,11 +126,11 @@ fn plan(settings: &SuiteSettings, target: &Target) -> Plan {
 }
 
 /// The settings in the document, by the names of their options.
-fn shown(options: &OneSuiteOptions, settings: &SuiteSettings) -> BTreeMap<String, String> {
+fn shown(name: SuiteName, options: &SuiteOptions, settings: &SuiteSettings) -> BTreeMap<String, String> {
     let clients: Vec<String> = settings.clients.iter().map(ToString::to_string).collect();
     let cpus: Vec<String> = settings.cpus.iter().map(ToString::to_string).collect();
     let mut shown: BTreeMap<String, String> = [
-        ("suite", options.name.to_string()),
+        ("suite", name.to_string()),
         ("scale", settings.scale.to_string()),
         ("clients", clients.join(",")),
         ("start-delay", display::exact_time(settings.start_delay)),

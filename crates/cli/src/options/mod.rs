@@ -34,7 +34,7 @@ pub use run::RunOptions;
 pub use runs::RunsOptions;
 pub use serve::{SandboxOption, ServeOptions, TlsOption, parse_listen};
 pub use store::{StoreOptions, StorePath, StorePlace};
-pub use suite::{OneSuiteOptions, SuiteCommand, SuiteOptions, SuiteOriginOptions};
+pub use suite::{SuiteCommand, SuiteOptions, SuiteOriginOptions};
 pub use suite_table::SuiteTableOptions;
 pub use sweep::SweepOptions;
 pub use values::{CpuList, DriverOption, parse_cpus};

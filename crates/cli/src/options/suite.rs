@@ -41,47 +41,12 @@ pub struct SuiteOptions {
     /// Another thing to do.
     #[command(subcommand)]
     pub command: Option<SuiteCommand>,
-    /// The suite.
-    #[command(flatten)]
-    pub one: Option<OneSuiteOptions>,
-}
-
-/// What `thalweg suite` does beside running a suite.
-#[derive(Debug, Subcommand)]
-pub enum SuiteCommand {
-    /// Run the suites with several servers, each started by its command, and write one table.
-    All(SuiteTableOptions),
-    /// Answer specweb99's dynamic requests behind a server under test.
-    Origin(SuiteOriginOptions),
-}
-
-/// Options of `thalweg suite origin`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  thalweg suite origin --listen 127.0.0.1:8090
-  thalweg suite specweb99 http://127.0.0.1:8080/ --dynamic /dynamic     (the server at 8080 forwards /dynamic/ to 127.0.0.1:8090)
-
-It is minimal and not SPEC-compliant: responses have as many bytes as the file that a request names, and a cookie with the next
-advertisement. It runs until INT or TERM.")]
-pub struct SuiteOriginOptions {
-    /// Address to listen at
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090")]
-    pub listen: SocketAddr,
-    /// Kernel interface
-    #[arg(long, value_name = "DRIVER", default_value = "auto")]
-    pub driver: DriverOption,
-}
-
-/// Options of one suite.
-#[derive(Debug, Args)]
-pub struct OneSuiteOptions {
     /// Suite
-    #[arg(value_name = "NAME", value_parser = parse_name)]
-    pub name: SuiteName,
+    #[arg(value_name = "NAME", value_parser = parse_name, required = true)]
+    pub name: Option<SuiteName>,
     /// URL beneath which the server has the suite's tree
-    #[arg(value_name = "URL")]
-    pub url: String,
+    #[arg(value_name = "URL", required = true)]
+    pub url: Option<String>,
     /// Share of the suite's times and numbers to run, above 0 and up to 1
     #[arg(long, value_name = "SHARE", value_parser = parse_scale, default_value_t = 1.0)]
     pub scale: f64,
@@ -129,7 +94,34 @@ pub struct OneSuiteOptions {
     pub output: OutputOptions,
 }
 
-impl OneSuiteOptions {
+/// What `thalweg suite` does beside running a suite.
+#[derive(Debug, Subcommand)]
+pub enum SuiteCommand {
+    /// Run the suites with several servers, each started by its command, and write one table.
+    All(SuiteTableOptions),
+    /// Answer specweb99's dynamic requests behind a server under test.
+    Origin(SuiteOriginOptions),
+}
+
+/// Options of `thalweg suite origin`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thalweg suite origin --listen 127.0.0.1:8090
+  thalweg suite specweb99 http://127.0.0.1:8080/ --dynamic /dynamic     (the server at 8080 forwards /dynamic/ to 127.0.0.1:8090)
+
+It is minimal and not SPEC-compliant: responses have as many bytes as the file that a request names, and a cookie with the next
+advertisement. It runs until INT or TERM.")]
+pub struct SuiteOriginOptions {
+    /// Address to listen at
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090")]
+    pub listen: SocketAddr,
+    /// Kernel interface
+    #[arg(long, value_name = "DRIVER", default_value = "auto")]
+    pub driver: DriverOption,
+}
+
+impl SuiteOptions {
     /// The clients of the mixes, ascending.
     pub fn clients(&self) -> Vec<u32> {
         let mut clients = if self.clients.is_empty() { CLIENTS.to_vec() } else { self.clients.clone() };
