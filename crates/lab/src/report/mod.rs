@@ -12,6 +12,7 @@
 //! | `by_rate`, `course`, `spread`, `observed` | the charts: over the offered rate, over time, over the percentiles, of the target's host |
 //! | `curve`, `several` | peak and shape of a target, and several targets in one figure |
 //! | `chart` | the drawing of charts |
+//! | `disk` | the page about a file system |
 //! | `compare` | charts and the table of a comparison |
 //! | `trials`, `sections` | tables and text |
 //! | `words` | figures as the page writes them |
@@ -22,6 +23,7 @@ mod chart;
 mod compare;
 mod course;
 mod curve;
+mod disk;
 mod headline;
 mod observed;
 mod sections;
@@ -66,6 +68,11 @@ pub type Labelled<'a> = (Option<&'a str>, &'a Document);
 pub fn html_of_several(documents: &[Labelled<'_>]) -> String {
     let version = documents.first().map_or("", |(_, document)| &document.version);
     whole(&format!("{} runs – Thalweg", documents.len()), version, &several::page(documents))
+}
+
+/// The report on a file system.
+pub fn html_of_disk(document: &thalweg_disk::document::Document) -> String {
+    whole(&disk::title(document), &document.version, &disk::page(document))
 }
 
 /// The main charts of documents as SVG files: a name and the content of each.
