@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use thalweg_sys::page_cache::sync_file_system;
 
 use crate::blocks::Passed;
 use crate::document::Pass;
@@ -44,31 +45,36 @@ impl SmallFiles {
         }
     }
 
-    /// Creates all files, in the order of their numbers.
+    /// Creates all files, in the order of their numbers, and has the device take them.
     pub(crate) fn create(&mut self, control: &Control) -> Result<Passed, PassError> {
-        self.each(control, false, |path, contents| {
+        let meter = self.each(control, |path, contents| {
             let mut file = File::create_new(path)?;
             if contents.is_empty() { Ok(()) } else { file.write_all(contents) }
-        })
+        })?;
+        sync_file_system(&File::open(&self.folder)?)?;
+        Ok(self.passed(&meter, self.contents.len()))
     }
 
     /// Examines all files, and reads those that have contents.
     pub(crate) fn stat(&mut self, control: &Control) -> Result<Passed, PassError> {
         self.order()?;
         let mut buffer = Vec::new();
-        self.each(control, true, |path, contents| {
+        let meter = self.each(control, |path, contents| {
             if fs::metadata(path)?.len() != contents.len() as u64 {
                 return Err(io::Error::other(format!("{} has changed its size", path.display())));
             }
             buffer.clear();
             if contents.is_empty() { Ok(()) } else { File::open(path)?.read_to_end(&mut buffer).map(drop) }
-        })
+        })?;
+        Ok(self.passed(&meter, self.contents.len()))
     }
 
-    /// Deletes all files.
+    /// Deletes all files, and has the device take that.
     pub(crate) fn delete(&mut self, control: &Control) -> Result<Passed, PassError> {
         self.order()?;
-        self.each(control, false, |path, _| fs::remove_file(path))
+        let meter = self.each(control, |path, _| fs::remove_file(path))?;
+        sync_file_system(&File::open(&self.folder)?)?;
+        Ok(self.passed(&meter, 0))
     }
 
     /// Sorts the names as the folder has them, or at random.
@@ -82,12 +88,7 @@ impl SmallFiles {
         Ok(())
     }
 
-    fn each(
-        &self,
-        control: &Control,
-        reads: bool,
-        mut act: impl FnMut(&Path, &[u8]) -> io::Result<()>,
-    ) -> Result<Passed, PassError> {
+    fn each(&self, control: &Control, mut act: impl FnMut(&Path, &[u8]) -> io::Result<()>) -> Result<Meter, PassError> {
         let mut path = self.folder.join("name");
         let meter = Meter::start();
         for name in &self.names {
@@ -95,9 +96,13 @@ impl SmallFiles {
             act(&path, &self.contents)?;
             control.advance(1)?;
         }
+        Ok(meter)
+    }
+
+    /// The pass that ends now, which has moved so many bytes of each file.
+    fn passed(&self, meter: &Meter, bytes: usize) -> Passed {
         let operations = self.names.len() as u64;
-        let bytes = if reads { operations * self.contents.len() as u64 } else { 0 };
-        Ok(Passed { operations, bytes, usage: meter.usage() })
+        Passed { operations, bytes: operations * bytes as u64, usage: meter.usage() }
     }
 }
 
