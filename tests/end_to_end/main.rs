@@ -12,6 +12,7 @@
 //! | [`load_http2`], [`client_tls`], [`protocols`] | loads over HTTP/2 and over TLS; all commands over both |
 //! | [`input`], [`files`], [`formats`], [`memory`] | tests of input and output, and of the cost of input |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
+//! | [`disk`] | the benchmark of a file system, its folders, a full disk |
 //! | [`doctor`] | settings of the host: examined, changed, put back |
 //! | [`store`], [`sweep`] | the run store, reports and bundles; rates from low to high |
 //! | [`suite`] | the suites of the source documents |
@@ -58,6 +59,7 @@ mod connections;
 mod credentials;
 mod curl;
 mod demo;
+mod disk;
 mod disturbance;
 mod doctor;
 mod document;

@@ -11,6 +11,7 @@ mod compare;
 mod compare_text;
 mod configuration;
 mod demo;
+mod disk;
 mod doctor;
 mod exit;
 mod find;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),
         Command::Observe(options) => observe::observe(options),
+        Command::Disk(options) => disk::disk(options),
         Command::Doctor(options) => doctor::doctor(options),
         Command::Yardstick(options) => yardstick::yardstick(options),
         Command::Schema => output::schema(),

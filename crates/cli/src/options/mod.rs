@@ -3,6 +3,7 @@
 mod client_tls;
 mod compare;
 mod demo;
+mod disk;
 mod doctor;
 mod find;
 mod load;
@@ -23,6 +24,7 @@ mod yardstick;
 pub use client_tls::ClientTlsOptions;
 pub use compare::{CompareOptions, RoundsOption};
 pub use demo::DemoOptions;
+pub use disk::DiskOptions;
 pub use doctor::DoctorOptions;
 pub use find::{FindOptions, NamedUrl, OverloadOption};
 pub use load::{ArrivalsOption, HttpVersion, LoadOptions, METHOD_DEFAULT};
@@ -78,6 +80,8 @@ pub enum Command {
     Observe(ObserveOptions),
     /// Show what on this host would spoil a planned load, and the commands that mend it.
     Doctor(DoctorOptions),
+    /// Measure the file system of a folder, and reads of all sizes from the page cache.
+    Disk(DiskOptions),
     /// Serve with a known capacity and known faults, to calibrate load generators.
     Yardstick(YardstickOptions),
     /// Print the JSON Schema of the result document.

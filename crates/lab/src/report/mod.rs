@@ -12,6 +12,7 @@
 //! | `by_rate`, `course`, `spread`, `observed` | the charts: over the offered rate, over time, over the percentiles, of the target's host |
 //! | `curve`, `several` | peak and shape of a target, and several targets in one figure |
 //! | `chart` | the drawing of charts |
+//! | `disk` | the page about a file system |
 //! | `compare` | charts and the table of a comparison |
 //! | `suite` | figures, curves and choices of a suite |
 //! | `suite_table` | the suites of several servers |
@@ -24,6 +25,7 @@ mod chart;
 mod compare;
 mod course;
 mod curve;
+mod disk;
 mod headline;
 mod observed;
 mod sections;
@@ -83,6 +85,11 @@ pub fn html_of_suites(cells: &[Cell]) -> String {
 /// suite, server and figure.
 pub fn tsv_of_suites(cells: &[Cell]) -> String {
     suite_table::rows(cells)
+}
+
+/// The report on a file system.
+pub fn html_of_disk(document: &thalweg_disk::document::Document) -> String {
+    whole(&disk::title(document), &document.version, &disk::page(document))
 }
 
 /// The main charts of documents as SVG files: a name and the content of each.
