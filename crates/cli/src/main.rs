@@ -32,6 +32,7 @@ mod run;
 mod runs;
 mod second_client;
 mod serve;
+mod sessions;
 mod stored_run;
 mod sweep;
 mod text;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Sweep(options) => sweep::sweep(options),
         Command::Compare(options) => compare::compare(options),
         Command::Replay(options) => replay::replay(options),
+        Command::Sessions(options) => sessions::sessions(options),
         Command::Report(options) => report::report(options),
         Command::Runs(options) => runs::runs(options),
         Command::Serve(options) => serve::serve(options),
