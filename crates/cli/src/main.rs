@@ -33,6 +33,7 @@ mod run;
 mod runs;
 mod second_client;
 mod serve;
+mod sessions;
 mod stored_run;
 mod suite;
 mod suite_table;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         Command::Suite(options) => suite::suite(options),
         Command::Compare(options) => compare::compare(options),
         Command::Replay(options) => replay::replay(options),
+        Command::Sessions(options) => sessions::sessions(options),
         Command::Report(options) => report::report(options),
         Command::Runs(options) => runs::runs(options),
         Command::Serve(options) => serve::serve(options),

@@ -14,6 +14,7 @@ mod report;
 mod run;
 mod runs;
 mod serve;
+mod sessions;
 mod store;
 mod suite;
 mod suite_table;
@@ -35,6 +36,7 @@ pub use report::{ReportFormat, ReportOptions};
 pub use run::RunOptions;
 pub use runs::RunsOptions;
 pub use serve::{SandboxOption, ServeOptions, TlsOption, parse_listen};
+pub use sessions::{ClientOption, SessionsOptions, glob_set};
 pub use store::{StoreOptions, StorePath, StorePlace};
 pub use suite::{SuiteCommand, SuiteOptions, SuiteOriginOptions};
 pub use suite_table::SuiteTableOptions;
@@ -68,6 +70,8 @@ pub enum Command {
     Compare(CompareOptions),
     /// Replay an access log with its own timing.
     Replay(ReplayOptions),
+    /// Turn an access log into a session file.
+    Sessions(SessionsOptions),
     /// Report on stored runs, alone or side by side, or bundle them for others.
     Report(ReportOptions),
     /// List the stored runs.
