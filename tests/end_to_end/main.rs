@@ -9,9 +9,11 @@
 //! | --- | --- |
 //! | [`run`], [`outcomes`], [`networks`], [`stall`], [`interrupt`] | tests of a load as a whole, and of how requests can end |
 //! | [`arrivals`], [`connections`], [`workloads`], [`sessions`], [`replay`], [`slow`] | tests of the composition of a load, as the server sees it |
+//! | [`log_sessions`] | access logs as session files |
 //! | [`load_http2`], [`client_tls`], [`protocols`] | loads over HTTP/2 and over TLS; all commands over both |
 //! | [`input`], [`files`], [`formats`], [`memory`] | tests of input and output, and of the cost of input |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
+//! | [`disk`] | the benchmark of a file system, its folders, a full disk |
 //! | [`doctor`] | settings of the host: examined, changed, put back |
 //! | [`store`], [`sweep`] | the run store, reports and bundles; rates from low to high |
 //! | [`suite`] | the suites of the source documents |
@@ -58,6 +60,7 @@ mod connections;
 mod credentials;
 mod curl;
 mod demo;
+mod disk;
 mod disturbance;
 mod doctor;
 mod document;
@@ -75,6 +78,7 @@ mod interrupt;
 mod kill;
 mod listings;
 mod load_http2;
+mod log_sessions;
 mod machine;
 mod memory;
 mod namespace;

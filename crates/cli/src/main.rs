@@ -11,6 +11,7 @@ mod compare;
 mod compare_text;
 mod configuration;
 mod demo;
+mod disk;
 mod doctor;
 mod exit;
 mod find;
@@ -32,8 +33,10 @@ mod run;
 mod runs;
 mod second_client;
 mod serve;
+mod sessions;
 mod stored_run;
 mod suite;
+mod suite_table;
 mod suite_text;
 mod sweep;
 mod text;
@@ -55,11 +58,13 @@ fn main() -> ExitCode {
         Command::Suite(options) => suite::suite(options),
         Command::Compare(options) => compare::compare(options),
         Command::Replay(options) => replay::replay(options),
+        Command::Sessions(options) => sessions::sessions(options),
         Command::Report(options) => report::report(options),
         Command::Runs(options) => runs::runs(options),
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),
         Command::Observe(options) => observe::observe(options),
+        Command::Disk(options) => disk::disk(options),
         Command::Doctor(options) => doctor::doctor(options),
         Command::Yardstick(options) => yardstick::yardstick(options),
         Command::Schema => output::schema(),

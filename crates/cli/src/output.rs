@@ -39,7 +39,11 @@ pub fn check_report_path(path: &Path) -> Result<(), Failure> {
     check_path("report", path)
 }
 
-fn check_path(what: &str, path: &Path) -> Result<(), Failure> {
+/// Checks before a run that a file can be written, which is called `what` in messages.
+///
+/// # Errors
+/// As for [`check`].
+pub fn check_path(what: &str, path: &Path) -> Result<(), Failure> {
     let folder = folder_of(path);
     let refuse = |why: String| Failure::usage(format!("cannot write the {what} {}: {why}", path.display()));
     if path.is_dir() {

@@ -24,6 +24,7 @@ use crate::output;
 use crate::preflight;
 use crate::progress::Line;
 use crate::stored_run::StoredRun;
+use crate::suite_table::suite_table;
 
 /// The interval at which a signal is looked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -37,6 +38,7 @@ const AUTHORIZATION: &str = "Authorization";
 /// this host is not available.
 pub fn suite(options: &SuiteOptions) -> Result<ExitCode, Failure> {
     match (&options.command, options.name, &options.url) {
+        (Some(SuiteCommand::All(options)), ..) => suite_table(options),
         (Some(SuiteCommand::Origin(options)), ..) => origin(options),
         (None, Some(name), Some(url)) => one(name, url, options),
         (None, ..) => Err(Failure::usage("a suite has a NAME and a URL; thalweg suite --help lists the suites")),

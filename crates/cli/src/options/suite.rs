@@ -10,6 +10,7 @@ use thalweg_units::{parse_link_rate, parse_time};
 use super::client_tls::ClientTlsOptions;
 use super::load::parse_sources;
 use super::output::OutputOptions;
+use super::suite_table::SuiteTableOptions;
 use super::values::{CpuList, DriverOption, parse_cpus, positive};
 
 /// Options of `thalweg suite`.
@@ -96,6 +97,8 @@ pub struct SuiteOptions {
 /// The commands of `thalweg suite` beside a suite itself.
 #[derive(Debug, Subcommand)]
 pub enum SuiteCommand {
+    /// Run the suites with several servers, each started by its command, and write one table.
+    All(SuiteTableOptions),
     /// Answer specweb99's dynamic requests behind a server under test.
     Origin(SuiteOriginOptions),
 }

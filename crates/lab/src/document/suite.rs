@@ -220,6 +220,11 @@ impl Measured {
         self.curves.iter().find(|curve| curve.name == name)
     }
 
+    /// Whether a figure was measured.
+    pub fn has_values(&self) -> bool {
+        self.figures.iter().any(|figure| figure.value.is_some())
+    }
+
     /// The figures in one sentence.
     pub fn sentence(&self) -> String {
         let told = |figure: &Figure| figure.value.map(|_| format!("{} {}", figure.title, figure.text()));
@@ -256,6 +261,19 @@ impl Figure {
 }
 
 impl Unit {
+    /// The name in documents and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PerSecond => "1/s",
+            Self::BitsPerSecond => "bit/s",
+            Self::BytesPerSecond => "byte/s",
+            Self::Connections => "connections",
+            Self::Threads => "threads",
+            Self::Milliseconds => "ms",
+            Self::Share => "share",
+        }
+    }
+
     /// A value with its unit.
     pub fn text(self, value: f64) -> String {
         match self {

@@ -12,8 +12,10 @@
 //! | `by_rate`, `course`, `spread`, `observed` | the charts: over the offered rate, over time, over the percentiles, of the target's host |
 //! | `curve`, `several` | peak and shape of a target, and several targets in one figure |
 //! | `chart` | the drawing of charts |
+//! | `disk` | the page about a file system |
 //! | `compare` | charts and the table of a comparison |
 //! | `suite` | figures, curves and choices of a suite |
+//! | `suite_table` | the suites of several servers |
 //! | `trials`, `sections` | tables and text |
 //! | `words` | figures as the page writes them |
 
@@ -23,12 +25,14 @@ mod chart;
 mod compare;
 mod course;
 mod curve;
+mod disk;
 mod headline;
 mod observed;
 mod sections;
 mod several;
 mod spread;
 mod suite;
+mod suite_table;
 mod trials;
 mod words;
 
@@ -50,6 +54,7 @@ use self::curve::Curve;
 use self::headline::headline_trial;
 use crate::document::{Document, Kind, Trial};
 use crate::file::write_whole;
+use crate::suite_table::Cell;
 
 /// The answer of `document` in one sentence.
 pub fn sentence(document: &Document) -> String {
@@ -68,6 +73,23 @@ pub type Labelled<'a> = (Option<&'a str>, &'a Document);
 pub fn html_of_several(documents: &[Labelled<'_>]) -> String {
     let version = documents.first().map_or("", |(_, document)| &document.version);
     whole(&format!("{} runs – Thalweg", documents.len()), version, &several::page(documents))
+}
+
+/// The report on the suites of several servers.
+pub fn html_of_suites(cells: &[Cell]) -> String {
+    let version = cells.iter().find_map(|cell| cell.document.as_ref()).map_or("", |document| &document.version);
+    whole(&format!("{} – Thalweg", suite_table::title(cells)), version, &suite_table::page(cells))
+}
+
+/// The figures of the suites of several servers as a table with tabs between fields: one line per
+/// suite, server and figure.
+pub fn tsv_of_suites(cells: &[Cell]) -> String {
+    suite_table::rows(cells)
+}
+
+/// The report on a file system.
+pub fn html_of_disk(document: &thalweg_disk::document::Document) -> String {
+    whole(&disk::title(document), &document.version, &disk::page(document))
 }
 
 /// The main charts of documents as SVG files: a name and the content of each.
