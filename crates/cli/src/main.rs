@@ -13,6 +13,7 @@ mod configuration;
 mod demo;
 mod doctor;
 mod exit;
+mod files;
 mod find;
 mod format;
 mod interrupt;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Replay(options) => replay::replay(options),
         Command::Report(options) => report::report(options),
         Command::Runs(options) => runs::runs(options),
+        Command::Files(options) => files::files(options),
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),
         Command::Observe(options) => observe::observe(options),

@@ -39,7 +39,11 @@ pub fn check_report_path(path: &Path) -> Result<(), Failure> {
     check_path("report", path)
 }
 
-fn check_path(what: &str, path: &Path) -> Result<(), Failure> {
+/// The same for a file of any kind, which `what` names in messages.
+///
+/// # Errors
+/// As for [`check`].
+pub fn check_path(what: &str, path: &Path) -> Result<(), Failure> {
     let folder = folder_of(path);
     let refuse = |why: String| Failure::usage(format!("cannot write the {what} {}: {why}", path.display()));
     if path.is_dir() {
