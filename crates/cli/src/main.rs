@@ -14,6 +14,7 @@ mod demo;
 mod disk;
 mod doctor;
 mod exit;
+mod files;
 mod find;
 mod format;
 mod interrupt;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         Command::Sessions(options) => sessions::sessions(options),
         Command::Report(options) => report::report(options),
         Command::Runs(options) => runs::runs(options),
+        Command::Files(options) => files::files(options),
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),
         Command::Observe(options) => observe::observe(options),

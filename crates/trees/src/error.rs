@@ -9,7 +9,7 @@ use crate::name::TreeName;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SettingError {
     /// The tree has no such setting.
-    #[error("{tree} has no {setting}; only {trees} one")]
+    #[error("{setting} has no effect on {tree}; it is a setting of {trees}")]
     Unknown {
         /// The tree.
         tree: TreeName,
@@ -19,7 +19,7 @@ pub enum SettingError {
         trees: &'static str,
     },
     /// The value is out of bounds.
-    #[error("the {setting} {value} is not from {low} to {high}")]
+    #[error("{setting} {value} is out of bounds; it may be from {low} to {high}")]
     Range {
         /// The setting.
         setting: &'static str,
@@ -44,6 +44,9 @@ pub enum TreeError {
     /// The path is a file or something else.
     #[error("{} is not a directory", .0.display())]
     NotDirectory(PathBuf),
+    /// The directory in which the tree's directory would lie does not exist.
+    #[error("{} does not exist; make it first", .0.display())]
+    NoParent(PathBuf),
     /// The file system has no room for the tree.
     #[error("cannot write {}, which takes {bytes} bytes on disk: {reason}; nothing of it was kept", path.display())]
     Full {

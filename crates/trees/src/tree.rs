@@ -30,6 +30,7 @@ pub struct TreeSettings {
 #[derive(Clone, Debug)]
 pub struct Tree {
     contents: Contents,
+    settings: TreeSettings,
     files: Vec<TreeFile>,
     classes: Vec<FileClass>,
 }
@@ -41,7 +42,11 @@ impl Tree {
     /// The tree does not have a setting that is given, or its value is out of bounds.
     pub fn new(name: TreeName, settings: &TreeSettings) -> Result<Self, TreeError> {
         refuse_unknown(name, settings)?;
-        let load = |default| in_bounds("load", settings.load.unwrap_or(default), 1.0, spec::LOAD_MAX);
+        let mut settings = *settings;
+        let mut load = |default| {
+            let load = *settings.load.get_or_insert(default);
+            in_bounds("load", load, 1.0, spec::LOAD_MAX).map(|()| load)
+        };
         let layout = match name {
             TreeName::AcmeSmall => flat::acme_small(),
             TreeName::AcmeSpec => spec::acme_spec(),
@@ -51,15 +56,15 @@ impl Tree {
             TreeName::SpecWeb96 => spec::specweb96(load(spec::OPERATIONS_PER_S_DEFAULT)?),
             TreeName::SpecWeb99 => spec::specweb99(load(spec::CONNECTIONS_DEFAULT)?),
             TreeName::Mirror => {
-                let size = settings.size.unwrap_or(mirror::BYTES_DEFAULT);
+                let size = *settings.size.get_or_insert(mirror::BYTES_DEFAULT);
                 in_bounds("size", size as f64, mirror::BYTES_MIN as f64, mirror::BYTES_MAX as f64)?;
                 mirror::mirror(settings.seed, size, settings.sparse)
             }
         };
-        Ok(Self::from_layout(Contents { name, seed: settings.seed }, layout))
+        Ok(Self::from_layout(name, settings, layout))
     }
 
-    fn from_layout(contents: Contents, layout: Layout) -> Self {
+    fn from_layout(name: TreeName, settings: TreeSettings, layout: Layout) -> Self {
         let Layout { mut files, classes } = layout;
         let sum: f64 = files.iter().map(|file| file.weight).sum();
         let class = |name| FileClass { name, files: 0, bytes: 0, share: 0.0 };
@@ -71,7 +76,7 @@ impl Tree {
             class.bytes += file.size;
             class.share += file.weight;
         }
-        Self { contents, files, classes }
+        Self { contents: Contents { name, seed: settings.seed }, settings, files, classes }
     }
 
     /// The name.
@@ -79,9 +84,9 @@ impl Tree {
         self.contents.name
     }
 
-    /// The seed.
-    pub fn seed(&self) -> u64 {
-        self.contents.seed
+    /// The settings, with defaults filled in as far as the tree has them.
+    pub fn settings(&self) -> &TreeSettings {
+        &self.settings
     }
 
     /// The files. Their weights add up to 1.
@@ -135,9 +140,9 @@ fn refuse_unknown(tree: TreeName, settings: &TreeSettings) -> Result<(), Setting
     let grows = matches!(tree, TreeName::SpecWeb96 | TreeName::SpecWeb99);
     let is_mirror = tree == TreeName::Mirror;
     let refused = [
-        ("load", settings.load.is_some() && !grows, "specweb96 and specweb99 have"),
-        ("size", settings.size.is_some() && !is_mirror, "mirror has"),
-        ("sparse", settings.sparse.is_some() && !is_mirror, "mirror has"),
+        ("load", settings.load.is_some() && !grows, "specweb96 and specweb99"),
+        ("size", settings.size.is_some() && !is_mirror, "mirror"),
+        ("sparse", settings.sparse.is_some() && !is_mirror, "mirror"),
     ];
     match refused.into_iter().find(|(_, refused, _)| *refused) {
         Some((setting, _, trees)) => Err(SettingError::Unknown { tree, setting, trees }),
@@ -145,6 +150,6 @@ fn refuse_unknown(tree: TreeName, settings: &TreeSettings) -> Result<(), Setting
     }
 }
 
-fn in_bounds(setting: &'static str, value: f64, low: f64, high: f64) -> Result<f64, SettingError> {
-    if (low..=high).contains(&value) { Ok(value) } else { Err(SettingError::Range { setting, value, low, high }) }
+fn in_bounds(setting: &'static str, value: f64, low: f64, high: f64) -> Result<(), SettingError> {
+    if (low..=high).contains(&value) { Ok(()) } else { Err(SettingError::Range { setting, value, low, high }) }
 }

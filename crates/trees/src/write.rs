@@ -88,7 +88,10 @@ impl Staging {
         // The process's mask applies, as to every other directory that it makes.
         let permissions = Permissions::from_mode(0o777);
         let folder = tempfile::Builder::new().prefix(".thalweg-files-").permissions(permissions).tempdir_in(place);
-        let failed = |source| TreeError::Io { action: "make a directory in", path: place.to_owned(), source };
+        let failed = |error: io::Error| match error.kind() {
+            ErrorKind::NotFound => TreeError::NoParent(place.to_owned()),
+            _ => TreeError::Io { action: "make a directory in", path: place.to_owned(), source: error },
+        };
         Ok(Self { folder: folder.map_err(failed)?, directory: directory.to_owned(), exists })
     }
 

@@ -119,7 +119,8 @@ fn a_mirror_has_its_size_to_the_byte_and_an_archives_shape() {
         assert_eq!(paths.len(), tree.files().len(), "no path comes twice");
     }
     let tree = tree(TreeName::Mirror, &TreeSettings { size: Some(500_000_000_000), ..settings() });
-    let mut sizes: Vec<_> = tree.files()[4..].iter().map(|file| file.size).collect();
+    let packages = || tree.files().iter().filter(|file| file.path.starts_with("pool/"));
+    let mut sizes: Vec<_> = packages().map(|file| file.size).collect();
     let mean = sizes.iter().sum::<u64>() as f64 / sizes.len() as f64;
     // Some 300,000 sizes with so long a tail have a standard error of 2 %.
     assert!((mean / 1_501_529.0 - 1.0).abs() < 0.06, "{mean}");
@@ -129,7 +130,7 @@ fn a_mirror_has_its_size_to_the_byte_and_an_archives_shape() {
     let ratio = tree.files()[0].weight / tree.files()[99].weight;
     assert!((ratio - 100.0).abs() < 1e-9, "{ratio}");
     let mut sources = BTreeMap::new();
-    for file in &tree.files()[4..] {
+    for file in packages() {
         let [pool, main, folder, source, package] = file.path.split('/').collect::<Vec<_>>()[..] else {
             panic!("{}", file.path);
         };
@@ -138,8 +139,24 @@ fn a_mirror_has_its_size_to_the_byte_and_an_archives_shape() {
         assert!(package.starts_with(source) && package.ends_with(".deb"), "{package}");
         *sources.entry(source).or_insert(0_u64) += 1;
     }
-    let each = (tree.files().len() - 4) as f64 / sources.len() as f64;
+    let each = packages().count() as f64 / sources.len() as f64;
     assert!((each / 1.857 - 1.0).abs() < 0.05, "{each} packages of a source instead of 63,440 / 34,169");
+}
+
+#[test]
+fn the_indexes_of_a_mirror_are_those_of_suites_of_a_real_size() {
+    let tree = tree(TreeName::Mirror, &TreeSettings { size: Some(500_000_000_000), ..settings() });
+    let packages = tree.files().iter().filter(|file| file.path.starts_with("pool/")).count();
+    let indexes = tree.files().len() - packages;
+    assert_eq!(indexes, packages.div_ceil(63_440) * 4);
+    let first: Vec<_> = tree.files()[..4].iter().map(|file| (&*file.path, file.size)).collect();
+    let expected = [
+        ("dists/suite0/InRelease", 151_075),
+        ("dists/suite0/main/binary-amd64/Packages.xz", 8_818_160),
+        ("dists/suite0/main/binary-amd64/Packages.gz", 12_053_600),
+        ("dists/suite0/main/Contents-amd64.gz", 11_609_520),
+    ];
+    assert_eq!(first, expected);
 }
 
 #[test]
@@ -156,14 +173,14 @@ fn settings_that_a_tree_does_not_have_are_refused() {
         assert_eq!(Tree::new(name, &settings).unwrap_err().to_string(), expected);
     };
     let load = |load| TreeSettings { load: Some(load), ..settings() };
-    check(TreeName::Heanet, load(10.0), "heanet has no load; only specweb96 and specweb99 have one");
-    check(TreeName::SpecWeb96, load(0.5), "the load 0.5 is not from 1 to 1000000");
-    check(TreeName::SpecWeb99, load(f64::NAN), "the load NaN is not from 1 to 1000000");
+    check(TreeName::Heanet, load(10.0), "load has no effect on heanet; it is a setting of specweb96 and specweb99");
+    check(TreeName::SpecWeb96, load(0.5), "load 0.5 is out of bounds; it may be from 1 to 1000000");
+    check(TreeName::SpecWeb99, load(f64::NAN), "load NaN is out of bounds; it may be from 1 to 1000000");
     let size = TreeSettings { size: Some(1), ..settings() };
-    check(TreeName::AcmeBig, size, "acme-big has no size; only mirror has one");
-    check(TreeName::Mirror, size, "the size 1 is not from 10000000 to 10000000000000");
+    check(TreeName::AcmeBig, size, "size has no effect on acme-big; it is a setting of mirror");
+    check(TreeName::Mirror, size, "size 1 is out of bounds; it may be from 10000000 to 10000000000000");
     let sparse = TreeSettings { sparse: Some(1), ..settings() };
-    check(TreeName::AcmeBig, sparse, "acme-big has no sparse; only mirror has one");
+    check(TreeName::AcmeBig, sparse, "sparse has no effect on acme-big; it is a setting of mirror");
 }
 
 /// A digest of all paths, sizes, shares and contents of a tree, as they are on disk.
@@ -194,7 +211,7 @@ fn every_tree_stays_the_same_with_each_version() {
         (TreeName::WebBench, settings(), "a1dddbf6ad05da6c"),
         (TreeName::SpecWeb96, load(1.0), "d2350c6fff3444ad"),
         (TreeName::SpecWeb99, load(1.0), "64773c27556d6ddd"),
-        (TreeName::Mirror, mirror, "ec96e82781d4aa55"),
+        (TreeName::Mirror, mirror, "bcdd2830d223760e"),
     ];
     let found = expected.map(|(name, settings, _)| (name, digest(name, &settings)));
     let expected = expected.map(|(name, _, digest)| (name, digest.to_owned()));

@@ -5,6 +5,7 @@ mod compare;
 mod demo;
 mod disk;
 mod doctor;
+mod files;
 mod find;
 mod load;
 mod observe;
@@ -27,6 +28,7 @@ pub use compare::{CompareOptions, RoundsOption};
 pub use demo::DemoOptions;
 pub use disk::DiskOptions;
 pub use doctor::DoctorOptions;
+pub use files::FilesOptions;
 pub use find::{FindOptions, NamedUrl, OverloadOption};
 pub use load::{ArrivalsOption, HttpVersion, LoadOptions, METHOD_DEFAULT};
 pub use observe::{ObserveOptions, ObserverOptions};
@@ -76,6 +78,8 @@ pub enum Command {
     Report(ReportOptions),
     /// List the stored runs.
     Runs(RunsOptions),
+    /// Write the document tree of a published test, or compare a directory with it.
+    Files(FilesOptions),
     /// Serve the files of a directory.
     Serve(ServeOptions),
     /// Serve a small tree on this host, find its capacity, and write a report.

@@ -94,7 +94,7 @@ pub struct SuiteOptions {
     pub output: OutputOptions,
 }
 
-/// What `thalweg suite` does beside running a suite.
+/// The commands of `thalweg suite` beside a suite itself.
 #[derive(Debug, Subcommand)]
 pub enum SuiteCommand {
     /// Run the suites with several servers, each started by its command, and write one table.

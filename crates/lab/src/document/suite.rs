@@ -105,8 +105,8 @@ pub struct Measured {
     pub figures: Vec<Figure>,
     /// Its curves, in the same order in every result, as far as they were measured.
     pub curves: Vec<Curve>,
-    /// What the source document leaves open and this result chose, and each departure from it, one
-    /// sentence each.
+    /// The choices where the source document is silent, and the departures from it, one sentence
+    /// each.
     pub choices: Vec<String>,
     /// PASS: all figures were measured. FAIL: the server has kept one from being measured. INVALID:
     /// the client fell short, or the suite was interrupted.

@@ -12,7 +12,7 @@ const GROWTH: usize = 2;
 const MISSES: u32 = 2;
 const SHORTFALLS: u32 = 4;
 
-/// What a trial with so many connections showed.
+/// The outcome of a trial with so many connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
     /// All were held and conformed.
@@ -33,7 +33,7 @@ pub struct ConnectionSearch {
     first: usize,
     max: usize,
     width: f64,
-    /// What the number under trial was not, and how often.
+    /// The number under trial, and how often it was missed and the client fell short of it.
     doubted: (usize, u32, u32),
 }
 

@@ -1,7 +1,7 @@
 //! The dynamic share of a load like SPECweb99's: which requests it has, and how many of each kind.
 //!
-//! They have the popularity of the static ones, since SPECweb99 draws the file first. Each names its
-//! file and the file's size in its query, so that the server behind the path needs no tree; see
+//! They have the popularity of the static ones, since SPECweb99 draws the file first. Each names
+//! its file and the file's size in its query, so that the server behind the path needs no tree; see
 //! `origin`.
 
 use thalweg_load::{PackError, PackedRequests, RequestList, RequestParts};

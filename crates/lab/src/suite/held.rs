@@ -88,7 +88,7 @@ pub(super) fn search(stage: &mut Stage<'_>, name: &str, rules: HoldRules) -> Res
     Ok(())
 }
 
-/// What one step showed, and why it was not met.
+/// The outcome of one step, and why it was not met.
 fn judge(result: &TrialResult, connections: usize, rules: HoldRules) -> (Held, String) {
     let counts = &result.figures.trial.connections;
     let measured = result.figures.trial.bits_per_connection.count();

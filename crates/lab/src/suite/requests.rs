@@ -1,5 +1,5 @@
-//! The requests of a suite: the files of its tree beneath the target's URL, each with the status and
-//! length of a good response.
+//! The requests of a suite: the files of its tree beneath the target's URL, each with the status
+//! and length of a good response.
 
 use thalweg_load::{Check, PackedRequests, RequestList, RequestParts};
 use thalweg_trees::TreeFile;

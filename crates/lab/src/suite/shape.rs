@@ -15,7 +15,7 @@ const PEAK_SHARE: f64 = 0.999;
 /// The peak of a curve and the shape after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
-    /// Where it is.
+    /// The load at which it is.
     pub at: f64,
     /// Its height.
     pub value: f64,
@@ -63,8 +63,8 @@ impl Peak {
         }
     }
 
-    /// Peak, where it is, and the shape, as one sentence. `height` is the peak as a text, `load` the
-    /// unit of the load.
+    /// Peak, where it is, and the shape, as one sentence. `height` is the peak as a text, `load`
+    /// the unit of the load.
     pub fn sentence(&self, height: &str, load: &str) -> String {
         let at = display::count(self.at as u64);
         let after = match self.beyond {

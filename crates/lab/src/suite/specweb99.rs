@@ -1,5 +1,5 @@
-//! A load like SPECweb99's, not SPEC-compliant: the most simultaneous connections that conform, each
-//! on a line of 400,000 bit/s and with at least 320,000 bit/s of it.
+//! A load like SPECweb99's, not SPEC-compliant: the most simultaneous connections that conform,
+//! each on a line of 400,000 bit/s and with at least 320,000 bit/s of it.
 
 use thalweg_load::CONFORMING_BITS_PER_S;
 use thalweg_units::display;

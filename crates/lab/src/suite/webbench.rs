@@ -20,6 +20,8 @@ const THREADS_PER_CLIENT: u32 = 2;
 /// The time of a mix, ramps included, and each of the two ramps, in which nothing is counted.
 const LENGTH: Duration = Duration::from_secs(300);
 const RAMP: Duration = Duration::from_secs(30);
+/// The receive buffer of a thread.
+const RECEIVE_BUFFER_BYTES: usize = 4096;
 /// The shortest time that is measured.
 const MEASURED_MIN: Duration = Duration::from_millis(500);
 
@@ -69,6 +71,7 @@ fn plan(stage: &Stage<'_>, threads: u32) -> Result<(Plan, Duration), Stop> {
     let arrivals = LoopPlan::Closed { workers: threads as usize, think: Duration::ZERO, stagger: settings.start_delay };
     let plan = stage.plan(Version::Http10, arrivals, Extent::Duration(counted + ramp))?;
     let connections = (threads as usize).max(settings.cpus.len());
+    let plan = Plan { receive_buffer_bytes: RECEIVE_BUFFER_BYTES, ..plan };
     Ok((Plan { calls: Some(1), connections, warmup: ramp, ..plan }, counted))
 }
 
@@ -169,10 +172,7 @@ fn choose(stage: &mut Stage<'_>) {
         display::percent(FLAT_SHARE),
         display::percent(COLLAPSED_SHARE)
     ));
-    stage.choose(
-        "the receive buffer of 4096 bytes is not kept to: the client takes what has arrived in pieces of up to 64 KiB, so \
-         that it does not bound the rate before the server does",
-    );
+    stage.choose(format!("a read takes at most {RECEIVE_BUFFER_BYTES} bytes, the receive buffer of the document"));
     if stage.settings.clients != CLIENTS {
         stage.choose("not the document's mixes of 1, 16, 32 ... 144 clients");
     }

@@ -62,6 +62,9 @@ const LIBRARIES: u64 = 164;
 /// Of 1000 packages so many are for amd64; the others are for all architectures.
 const AMD64: u64 = 510;
 
+/// Packages of a suite.
+pub const PACKAGES_OF_SUITE: u64 = 63_440;
+
 /// The smallest package.
 pub const PACKAGE_BYTES_MIN: u64 = SIZES[0].1;
 

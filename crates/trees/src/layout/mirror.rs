@@ -4,7 +4,8 @@ use crate::draw::Draw;
 use crate::file::TreeFile;
 use crate::layout::Layout;
 use crate::layout::archive::{
-    PACKAGE_BYTES_MIN, SourceNames, architecture, package_bytes, package_name, packages_of_source, pool_folder, version,
+    PACKAGE_BYTES_MIN, PACKAGES_OF_SUITE, SourceNames, architecture, package_bytes, package_name, packages_of_source,
+    pool_folder, version,
 };
 use crate::name::TreeName;
 
@@ -23,21 +24,21 @@ const PARTS_MIN: u64 = 20;
 /// Random bytes before the hole of a sparse file.
 const SPARSE_RANDOM_BYTES: u64 = 4096;
 
-/// Index files with their bytes, fixed and for each package, as in Debian 12. They are the most
-/// popular files, in this order.
+/// Index files of a suite with their bytes, fixed and for each package, as in Debian 12.
 const INDEXES: [(&str, u64, u64); 4] = [
-    ("dists/stable/InRelease", 151_075, 0),
-    ("dists/stable/main/binary-amd64/Packages.xz", 0, 139),
-    ("dists/stable/main/binary-amd64/Packages.gz", 0, 190),
-    ("dists/stable/main/Contents-amd64.gz", 0, 183),
+    ("InRelease", 151_075, 0),
+    ("main/binary-amd64/Packages.xz", 0, 139),
+    ("main/binary-amd64/Packages.gz", 0, 190),
+    ("main/Contents-amd64.gz", 0, 183),
 ];
 
-/// A mirror of `bytes` bytes. Files of at least `sparse` bytes are holes.
+/// A mirror of `bytes` bytes. Files of at least `sparse` bytes are holes. The indexes of the first
+/// suite are the most popular files, in the order above; all others follow in a random order.
 pub fn mirror(seed: u64, bytes: u64, sparse: Option<u64>) -> Layout {
     let mut files = packages(seed, bytes);
-    let packages = files.len() as u64;
+    let mut indexes = indexes(files.len() as u64);
+    files.extend(indexes.split_off(INDEXES.len()));
     shuffle(seed, &mut files);
-    let indexes = INDEXES.iter().map(|(path, fixed, each)| TreeFile::new(*path, fixed + each * packages, 0.0, 0));
     files.splice(0..0, indexes);
     for (place, file) in files.iter_mut().enumerate() {
         file.weight = 1.0 / (place + 1) as f64;
@@ -48,13 +49,25 @@ pub fn mirror(seed: u64, bytes: u64, sparse: Option<u64>) -> Layout {
     Layout { files, classes: vec!["dists".to_owned(), "pool".to_owned()] }
 }
 
+/// The index files of so many packages. No suite has more packages than a real one.
+fn indexes(packages: u64) -> Vec<TreeFile> {
+    let mut files = Vec::new();
+    for suite in 0..packages.div_ceil(PACKAGES_OF_SUITE) {
+        let packages = (packages - suite * PACKAGES_OF_SUITE).min(PACKAGES_OF_SUITE);
+        let index =
+            |(name, fixed, each)| TreeFile::new(format!("dists/suite{suite}/{name}"), fixed + each * packages, 0.0, 0);
+        files.extend(INDEXES.map(index));
+    }
+    files
+}
+
 /// The files of the pool, such that they and the indexes have `bytes` bytes together.
 fn packages(seed: u64, bytes: u64) -> Vec<TreeFile> {
     let mut draw = Draw::new(TreeName::Mirror, seed, "packages");
     let mut names = SourceNames::default();
     let fixed: u64 = INDEXES.iter().map(|(_, fixed, _)| fixed).sum();
     let each: u64 = INDEXES.iter().map(|(_, _, each)| each).sum();
-    let mut left = bytes - fixed;
+    let mut left = bytes;
     let mut files: Vec<TreeFile> = Vec::new();
     loop {
         let source = names.next(&mut draw);
@@ -64,12 +77,14 @@ fn packages(seed: u64, bytes: u64) -> Vec<TreeFile> {
             let size = package_bytes(&mut draw, bytes / PARTS_MIN);
             let package = package_name(&source, number);
             let path = format!("pool/main/{folder}/{source}/{package}_{version}_{}.deb", architecture(&mut draw));
+            let is_first_of_suite = (files.len() as u64).is_multiple_of(PACKAGES_OF_SUITE);
+            let of_indexes = each + if is_first_of_suite { fixed } else { 0 };
             // The last package takes the rest, which is large enough for no further one.
-            if left < size + each + (PACKAGE_BYTES_MIN + each) {
-                files.push(TreeFile::new(path, left - each, 0.0, 1));
+            if left < size + of_indexes + (PACKAGE_BYTES_MIN + each + fixed) {
+                files.push(TreeFile::new(path, left - of_indexes, 0.0, 1));
                 return files;
             }
-            left -= size + each;
+            left -= size + of_indexes;
             files.push(TreeFile::new(path, size, 0.0, 1));
         }
     }
