@@ -1,4 +1,5 @@
-//! The progress of a table: a line for each cell that has ended, and one that follows the running one.
+//! The progress of a table: a line for each cell that has ended, and one that follows the running
+//! cell.
 
 use std::time::Instant;
 

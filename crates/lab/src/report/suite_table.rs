@@ -263,7 +263,7 @@ fn field(figure: Option<&Figure>, most: f64) -> Markup {
     }
 }
 
-/// What the suite's document leaves open: what all servers have in common, then each one's own.
+/// The choices of a suite: those that all servers have in common, then those of some.
 fn choices(suite: &Suite<'_>) -> Markup {
     let measured: Vec<(&str, &Measured)> =
         suite.cells.iter().filter_map(|cell| Some((cell.server.as_str(), cell.measured()?))).collect();

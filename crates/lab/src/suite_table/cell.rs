@@ -42,7 +42,7 @@ pub enum CellState {
 }
 
 impl Cell {
-    /// What was measured.
+    /// The figures, if there are any.
     pub fn measured(&self) -> Option<&Measured> {
         self.document.as_ref()?.suite.as_ref()
     }

@@ -83,7 +83,8 @@ impl TableFolder {
         write_whole(&self.cell_path(cell.suite, &cell.server), &json)
     }
 
-    /// The kept cell of a suite and a server. One that cannot be read is none: it is measured again.
+    /// The kept cell of a suite and a server. One that cannot be read is none: it is measured
+    /// again.
     pub fn cell(&self, suite: SuiteName, server: &str) -> Option<Cell> {
         let json = fs::read(self.cell_path(suite, server)).ok()?;
         serde_json::from_slice(&json).ok()

@@ -1,8 +1,8 @@
 //! The cells one after the other.
 //!
 //! The servers of a suite are measured next to each other in time, so that what changes on the host
-//! falls on all of them alike. Each is started anew for each suite: a server that one suite has left
-//! in a bad state does not spoil the next.
+//! falls on all of them alike. Each is started anew for each suite: a server that one suite has
+//! left in a bad state does not spoil the next.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ pub struct TableSettings {
     pub suites: Vec<TableSuite>,
     /// The servers in the order of the table.
     pub servers: Vec<ServerSpec>,
-    /// What servers are started with.
+    /// The setting that servers are started with.
     pub setting: ServerSetting,
     /// CPUs of the client processes.
     pub client_cpus: Vec<usize>,
@@ -74,8 +74,8 @@ pub enum TableError {
     },
 }
 
-/// Measures all cells that the folder does not have yet. Ends early, with the cells so far, when the
-/// user wants it.
+/// Measures all cells that the folder does not have yet. Ends early, with the cells so far, when
+/// the user wants it.
 ///
 /// # Errors
 /// See [`TableError`]. A server that fails, fails its cells alone.
@@ -195,7 +195,7 @@ fn arguments(
     arguments
 }
 
-/// What the ends of client and server say about the cell.
+/// Judges the cell by the ends of client and server.
 fn conclude(cell: &mut Cell, client: io::Result<ClientEnd>, server_end: Option<String>, interrupted: bool) {
     let messages = match client {
         Ok(end) => {
