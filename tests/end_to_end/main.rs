@@ -111,6 +111,7 @@ mod stall;
 mod standstill;
 mod store;
 mod suite;
+mod suite_table;
 mod sweep;
 mod tls;
 mod unix_sockets;
