@@ -80,7 +80,7 @@ fn played(received: &[RecordedRequest]) -> Vec<Vec<PlayedRequest>> {
 
 /// Whether httperf and Thalweg have played the same. A client that waits for the CPU in the middle
 /// of a burst has its first response by then, so this is for [`in_time`].
-fn alike(theirs: &[RecordedRequest], ours: &[RecordedRequest]) -> Result<(), String> {
+pub fn alike(theirs: &[RecordedRequest], ours: &[RecordedRequest]) -> Result<(), String> {
     let [theirs, ours] = [theirs, ours].map(played);
     ensure(theirs == ours, || format!("httperf played {theirs:#?}, Thalweg {ours:#?}"))
 }
@@ -100,7 +100,7 @@ fn file(folder: &TempDir, name: &str, text: &str) -> PathBuf {
 }
 
 /// The requests of httperf when it plays a file.
-fn heard_of_httperf(file: &Path, sessions: u32, options: &[&str]) -> Vec<RecordedRequest> {
+pub fn heard_of_httperf(file: &Path, sessions: u32, options: &[&str]) -> Vec<RecordedRequest> {
     heard_of_httperf_by(thoughtful(), file, sessions, options)
 }
 
@@ -115,7 +115,7 @@ fn heard_of_httperf_by(recorder: Recorder, file: &Path, sessions: u32, options: 
 }
 
 /// The requests of Thalweg for the same file.
-fn heard_of_us(file: &Path, sessions: u32, options: &[&str]) -> (Vec<RecordedRequest>, Value) {
+pub fn heard_of_us(file: &Path, sessions: u32, options: &[&str]) -> (Vec<RecordedRequest>, Value) {
     heard_of_us_by(thoughtful(), file, sessions, options)
 }
 

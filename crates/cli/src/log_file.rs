@@ -1,7 +1,7 @@
-//! A log that can be read twice: a file, or a copy of a pipe's bytes. Logs packed with gzip or zstd
-//! are unpacked while they are read; the first bytes decide, not the name.
+//! Access logs: files and pipes, read once ([`open_once`]) or several times ([`open`]). Logs packed
+//! with gzip or zstd are unpacked while they are read; the first bytes decide, not the name.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -27,19 +27,11 @@ const BUFFER_BYTES: usize = 128 << 10;
 /// # Errors
 /// The log cannot be opened, or a pipe's bytes cannot be copied.
 pub fn open(log: &Path) -> Result<OpenLog, Failure> {
-    let name = log.display();
-    let unreadable = |error: io::Error| Failure::usage(format!("cannot read the log {name}: {error}"));
-    let mut file = match log.to_str() {
-        Some("-") => File::from(io::stdin().as_fd().try_clone_to_owned().map_err(unreadable)?),
-        _ => File::open(log).map_err(unreadable)?,
-    };
-    let metadata = file.metadata().map_err(unreadable)?;
-    if metadata.is_dir() {
-        return Err(unreadable(io::ErrorKind::IsADirectory.into()));
-    }
+    let mut file = open_file(log)?;
+    let metadata = file.metadata().map_err(|error| unreadable(log, &error))?;
     if metadata.is_file() {
         // A shell may have read some of its script's standard input before.
-        let start = file.stream_position().map_err(unreadable)?;
+        let start = file.stream_position().map_err(|error| unreadable(log, &error))?;
         return Ok(opener(file, start));
     }
     let folder = std::env::temp_dir();
@@ -48,6 +40,52 @@ pub fn open(log: &Path) -> Result<OpenLog, Failure> {
     io::copy(&mut file, &mut copy)
         .map_err(|error| no_copy(&format!("cannot copy it to {}", folder.display()), &error))?;
     Ok(opener(copy, 0))
+}
+
+/// A log that is read once, so that a pipe's bytes need no copy; `-` is stdin.
+#[derive(Debug)]
+pub struct LogFile {
+    file: File,
+    /// The file's state when it was opened.
+    pub metadata: Metadata,
+}
+
+/// Opens a log to be read once.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn open_once(log: &Path) -> Result<LogFile, Failure> {
+    let file = open_file(log)?;
+    let metadata = file.metadata().map_err(|error| unreadable(log, &error))?;
+    Ok(LogFile { file, metadata })
+}
+
+impl LogFile {
+    /// Its content, unpacked.
+    ///
+    /// # Errors
+    /// The first bytes cannot be read.
+    pub fn unpacked(self) -> io::Result<Box<dyn BufRead + Send>> {
+        let position = Arc::new(AtomicU64::new(0));
+        unpack(Counted { file: self.file, position: position.clone() }, position)
+    }
+}
+
+fn open_file(log: &Path) -> Result<File, Failure> {
+    let opened = match log.to_str() {
+        Some("-") => io::stdin().as_fd().try_clone_to_owned().map(File::from),
+        _ => File::open(log),
+    };
+    let is_folder = |file: &File| file.metadata().is_ok_and(|metadata| metadata.is_dir());
+    match opened {
+        Ok(file) if is_folder(&file) => Err(unreadable(log, &io::ErrorKind::IsADirectory.into())),
+        Ok(file) => Ok(file),
+        Err(error) => Err(unreadable(log, &error)),
+    }
+}
+
+fn unreadable(log: &Path, error: &io::Error) -> Failure {
+    Failure::usage(format!("cannot read the log {}: {error}", log.display()))
 }
 
 fn no_copy(what: &str, error: &io::Error) -> Failure {
@@ -61,7 +99,7 @@ fn opener(file: File, start: u64) -> OpenLog {
     let file = Arc::new(file);
     Box::new(move || {
         let position = Arc::new(AtomicU64::new(start));
-        unpack(Section { file: file.clone(), position })
+        unpack(Section { file: file.clone(), position: position.clone() }, position)
     })
 }
 
@@ -81,9 +119,23 @@ impl Read for Section {
     }
 }
 
-fn unpack(section: Section) -> io::Result<Box<dyn BufRead + Send>> {
-    let position = section.position.clone();
-    let mut source = BufReader::with_capacity(BUFFER_BYTES, section);
+/// A file from its position on.
+struct Counted {
+    file: File,
+    position: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.position.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+/// Unpacks a source, whose position says how many bytes of it were read.
+fn unpack(source: impl Read + Send + 'static, position: Arc<AtomicU64>) -> io::Result<Box<dyn BufRead + Send>> {
+    let mut source = BufReader::with_capacity(BUFFER_BYTES, source);
     let first = source.fill_buf()?;
     Ok(if first.starts_with(GZIP) {
         let source = MultiGzDecoder::new(source);

@@ -11,6 +11,7 @@ mod compare;
 mod compare_text;
 mod configuration;
 mod demo;
+mod disk;
 mod doctor;
 mod exit;
 mod files;
@@ -33,7 +34,11 @@ mod run;
 mod runs;
 mod second_client;
 mod serve;
+mod sessions;
 mod stored_run;
+mod suite;
+mod suite_table;
+mod suite_text;
 mod sweep;
 mod text;
 mod yardstick;
@@ -51,14 +56,17 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(options),
         Command::Find(options) => find::find(options),
         Command::Sweep(options) => sweep::sweep(options),
+        Command::Suite(options) => suite::suite(options),
         Command::Compare(options) => compare::compare(options),
         Command::Replay(options) => replay::replay(options),
+        Command::Sessions(options) => sessions::sessions(options),
         Command::Report(options) => report::report(options),
         Command::Runs(options) => runs::runs(options),
         Command::Files(options) => files::files(options),
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),
         Command::Observe(options) => observe::observe(options),
+        Command::Disk(options) => disk::disk(options),
         Command::Doctor(options) => doctor::doctor(options),
         Command::Yardstick(options) => yardstick::yardstick(options),
         Command::Schema => output::schema(),

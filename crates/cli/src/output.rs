@@ -39,7 +39,7 @@ pub fn check_report_path(path: &Path) -> Result<(), Failure> {
     check_path("report", path)
 }
 
-/// The same for a file of any kind, which `what` names in messages.
+/// Checks before a run that a file can be written, which is called `what` in messages.
 ///
 /// # Errors
 /// As for [`check`].

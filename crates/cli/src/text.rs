@@ -10,12 +10,14 @@ use thalweg_units::display;
 
 use crate::compare_text;
 use crate::progress::trial_line;
+use crate::suite_text;
 
 /// The text of a result.
 pub fn of(document: &Document) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = match (&document.compare, &document.find) {
+        (None, None) if let Some(measured) = &document.suite => suite_text::write(&mut text, document, measured),
         (Some(compare), _) => compare_text::write(&mut text, document, compare),
         (None, Some(find)) => search(&mut text, document, find),
         (None, None) if document.sweep.is_some() => swept(&mut text, document),

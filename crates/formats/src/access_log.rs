@@ -136,6 +136,36 @@ impl<'a> Escaped<'a> {
     }
 }
 
+/// Writes a target as it can be sent: bytes beyond ASCII, which some clients send as they are,
+/// percent-encoded as others do. Tells whether there is nothing else in the way.
+#[must_use]
+pub fn push_sendable(text: &mut String, target: &[u8]) -> bool {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in target {
+        match byte {
+            b'!'..=b'~' => text.push(char::from(byte)),
+            0x80.. => {
+                text.push('%');
+                text.extend([byte >> 4, byte & 0xf].map(|digit| char::from(HEX[usize::from(digit)])));
+            }
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Takes the virtual host off the front of a line, as Apache's format `vhost_combined` has it there
+/// with its port: the host's name, and the line behind it. `None` if nothing follows it.
+#[must_use]
+pub fn split_virtual_host(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = line.iter().position(|&byte| byte == b' ')?;
+    let (host, rest) = (&line[..end], &line[end + 1..]);
+    let port = host.iter().rposition(|&byte| byte == b':');
+    // The colons of an IPv6 address stand in brackets.
+    let port = port.filter(|&at| host[at + 1..].iter().all(u8::is_ascii_digit));
+    Some((&host[..port.unwrap_or(end)], rest))
+}
+
 /// The byte that an escape stands for, and how many bytes it has behind its backslash.
 fn escape(after: &[u8]) -> Option<(u8, usize)> {
     let hex_digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
@@ -449,6 +479,23 @@ mod tests {
         check_decoded(r"\n\r\t\v\f\b", b"\n\r\t\x0b\x0c\x08");
         check_decoded(r"\x2\xg0\q\", br"\x2\xg0\q\");
         check_decoded(r"\\x41", br"\x41");
+    }
+
+    #[test]
+    fn targets_beyond_ascii_are_percent_encoded_and_others_are_refused() {
+        let mut text = String::new();
+        assert!(push_sendable(&mut text, "/é?\"".as_bytes()));
+        assert_eq!(text, "/%C3%A9?\"");
+        assert!(!push_sendable(&mut text, b"/a b") && !push_sendable(&mut text, b"/\x7f"));
+    }
+
+    #[test]
+    fn virtual_hosts_stand_before_the_line() {
+        let split = |line: &'static str| split_virtual_host(line.as_bytes());
+        assert_eq!(split("example.com:80 ::1 - -"), Some((&b"example.com"[..], &b"::1 - -"[..])));
+        assert_eq!(split("example.com ::1 -"), Some((&b"example.com"[..], &b"::1 -"[..])));
+        assert_eq!(split("[::1]:8080 a"), Some((&b"[::1]"[..], &b"a"[..])));
+        assert_eq!([split("[::1] a"), split("alone")], [Some((&b"[::1]"[..], &b"a"[..])), None]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -109,10 +110,27 @@ impl RunningCommand {
     /// There is no shell, or the system has no room for another process.
     pub fn start(command: &str, parameter: &Parameter) -> Result<Self, CommandError> {
         let command = command.replace(parameter.placeholder, &parameter.value);
+        Self::spawn(command, |shell| {
+            shell.args(["sh", &parameter.value]).env(parameter.name, &parameter.value);
+        })
+    }
+
+    /// Starts `command` in a folder.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_in(command: &str, folder: &Path) -> Result<Self, CommandError> {
+        Self::spawn(command.to_owned(), |shell| {
+            shell.current_dir(folder);
+        })
+    }
+
+    fn spawn(command: String, prepare: impl FnOnce(&mut Command)) -> Result<Self, CommandError> {
         let start = || {
             let stderr = tempfile::tempfile()?;
             let mut shell = Command::new("sh");
-            shell.args(["-c", &command, "sh", &parameter.value]).env(parameter.name, &parameter.value);
+            shell.args(["-c", &command]);
+            prepare(&mut shell);
             shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr.try_clone()?).process_group(0);
             Ok((process_group::end_with_parent(&mut shell).spawn()?, stderr))
         };
@@ -159,12 +177,12 @@ impl RunningCommand {
     }
 
     /// How it ended, if it has.
-    fn ended(&self) -> Option<ExitStatus> {
+    pub fn ended(&self) -> Option<ExitStatus> {
         process_group::leader_status(self.child.id()).ok().flatten()
     }
 
     /// Its output on stderr so far, as the end of a sentence.
-    fn output(&self) -> String {
+    pub fn output(&self) -> String {
         let length = self.stderr.metadata().map_or(0, |metadata| metadata.len());
         let mut bytes = vec![0; OUTPUT_SHOWN_MAX];
         // The command shares the position in the file, so that it is not moved.

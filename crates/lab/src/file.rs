@@ -4,26 +4,73 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes a file, replacing an existing one.
-///
-/// The file is written beside `path` and renamed when it is complete, so a full disk or a crash
-/// leaves either the old file or the new one. A device or a pipe is written to directly: a file in
-/// its place would have no reader. Links are followed.
+/// Writes a file as a [`WholeFile`].
 ///
 /// # Errors
 /// The error of the step that failed; no partial file is left behind.
 pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
-    if is_stream(path) {
-        return OpenOptions::new().write(true).open(path)?.write_all(content);
+    let mut file = WholeFile::create(path)?;
+    file.write_all(content)?;
+    file.finish()
+}
+
+/// A file that replaces an existing one when it is complete, and is removed otherwise.
+///
+/// It is written beside its path and renamed at its end, so a full disk or a crash leaves either
+/// the old file or the new one. A device or a pipe is written to directly: a file in its place
+/// would have no reader. Links are followed.
+#[derive(Debug)]
+pub struct WholeFile {
+    file: File,
+    /// Its names until its end and from then on; `None` for what is written to directly.
+    names: Option<(PathBuf, PathBuf)>,
+}
+
+impl WholeFile {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// It cannot be created.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        if is_stream(path) {
+            return Ok(Self { file: OpenOptions::new().write(true).open(path)?, names: None });
+        }
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let (partial, file) = create_beside(&target)?;
+        Ok(Self { file, names: Some((partial, target)) })
     }
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let (partial, mut file) = create_beside(&target)?;
-    let written = file.write_all(content).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&partial, &target));
-    if written.is_err() {
-        // The first error is reported; a failure to remove the partial file as well adds nothing.
-        let _ = fs::remove_file(&partial);
+
+    /// Ends it and gives it its name.
+    ///
+    /// # Errors
+    /// The error of the step that failed; no partial file is left behind.
+    pub fn finish(mut self) -> io::Result<()> {
+        if let Some((partial, target)) = &self.names {
+            self.file.sync_all()?;
+            fs::rename(partial, target)?;
+            self.names = None;
+        }
+        Ok(())
     }
-    written
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for WholeFile {
+    fn drop(&mut self) {
+        if let Some((partial, _)) = &self.names {
+            // An earlier error is reported; a failure to remove the partial file adds nothing.
+            let _ = fs::remove_file(partial);
+        }
+    }
 }
 
 /// Whether `path` takes bytes and is no regular file: a device, a pipe, a terminal.
@@ -76,5 +123,17 @@ mod tests {
             assert!(path.is_symlink(), "{} is still a link", path.display());
         }
         assert_eq!(fs::read_dir(folder.path()).expect("it is there").count(), 3);
+    }
+
+    #[test]
+    fn a_file_that_is_not_finished_leaves_the_old_one() {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let path = folder.path().join("file");
+        fs::write(&path, "old").expect("a file can be written");
+        let mut file = WholeFile::create(&path).expect("it can be created");
+        file.write_all(b"new").expect("there is room");
+        drop(file);
+        assert_eq!(fs::read(&path).expect("it is there"), b"old");
+        assert_eq!(fs::read_dir(folder.path()).expect("it is there").count(), 1);
     }
 }

@@ -11,7 +11,7 @@ use thalweg_units::display;
 use thalweg_wire::Version;
 
 use crate::disclosure;
-use crate::document::{Compare, Document, Find, HostDocument, Kind, PlanDocument, SCHEMA, Sweep, Trial};
+use crate::document::{Compare, Document, Find, HostDocument, Kind, Measured, PlanDocument, SCHEMA, Sweep, Trial};
 use crate::trial::{TestBed, describe_load};
 
 /// Kernel settings that bear on how much a client or a server on this host can do.
@@ -41,17 +41,26 @@ pub struct Measurement {
     pub compare: Option<Compare>,
     /// The rates of a sweep.
     pub sweep: Option<Sweep>,
+    /// The figures of a suite, without their trials.
+    pub suite: Option<Measured>,
 }
 
 impl Measurement {
     /// The outcome of trials that no search and no comparison made.
     pub fn new(verdict: Verdict, reasons: Vec<String>, trials: Vec<Trial>) -> Self {
-        Self { verdict, reasons, trials, find: None, compare: None, sweep: None }
+        Self { verdict, reasons, trials, find: None, compare: None, sweep: None, suite: None }
     }
 
     /// The outcome of a command that makes one trial: the trial's own verdict.
     pub fn of(trial: Trial) -> Self {
         Self::new(trial.verdict, trial.reasons.clone(), vec![trial])
+    }
+
+    /// The outcome of a suite.
+    pub fn of_suite(mut measured: Measured) -> Self {
+        let trials = std::mem::take(&mut measured.trials);
+        let new = Self::new(measured.verdict, measured.reasons.clone(), trials);
+        Self { suite: Some(measured), ..new }
     }
 }
 
@@ -97,6 +106,7 @@ pub fn document(invocation: &Invocation, test_bed: &TestBed, plan: &Plan, outcom
         find: outcome.find,
         compare: outcome.compare,
         sweep: outcome.sweep,
+        suite: outcome.suite,
         observation: test_bed.observation(),
         log: None,
     }
@@ -108,6 +118,7 @@ fn describe(kind: Kind, plan: &Plan) -> String {
         Kind::Find => "open loop, the rate searched".to_owned(),
         Kind::Sweep => "open loop, rates from low to high".to_owned(),
         Kind::Compare => "interleaved rounds".to_owned(),
+        Kind::Suite => "the suite's loads".to_owned(),
     };
     let calls = if let Some(UserPlan::Calls(calls)) = plan.user { Some(calls) } else { plan.calls };
     let reuse = match calls {

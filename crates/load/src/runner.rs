@@ -116,7 +116,16 @@ fn run_thread(
     own_table().or_else(|error| if plan.own_tables { Err(error) } else { Ok(()) }).map_err(setup)?;
     wake_precisely();
     let sockets_max = plan.share_of(plan.connections, thread).max(1) + SPARE_SOCKETS;
-    let config = DriverConfig { wake_early_ns: plan.wake_early_ns(), ..DriverConfig::new(sockets_max, waker) };
+    let usual = DriverConfig::new(sockets_max, waker);
+    // Smaller buffers are more of them, so that as much is received before any is given back.
+    let memory = usize::from(usual.receive_buffers) * usual.receive_buffer_bytes;
+    let receive_buffers = u16::try_from(memory / plan.receive_buffer_bytes).unwrap_or(u16::MAX);
+    let config = DriverConfig {
+        wake_early_ns: plan.wake_early_ns(),
+        receive_buffer_bytes: plan.receive_buffer_bytes,
+        receive_buffers,
+        ..usual
+    };
     let driver = AnyDriver::open(plan.driver, &config).map_err(setup)?;
     let figures = match driver {
         AnyDriver::Uring(driver) => speak(driver, plan, thread, feed, start_barrier, progress, running_thread),

@@ -74,6 +74,12 @@ pub fn unix_seconds() -> u64 {
     u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0)
 }
 
+/// CPU time that all threads of this process have used so far, user and kernel, in nanoseconds.
+pub fn process_cpu_ns() -> u64 {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
+}
+
 /// CPU time that the calling thread has used so far, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
     let used = clock_gettime(ClockId::ThreadCPUTime);

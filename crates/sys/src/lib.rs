@@ -27,6 +27,7 @@ pub mod host;
 pub mod inotify;
 pub mod interface;
 mod operation;
+pub mod page_cache;
 pub mod proc;
 pub mod process;
 pub mod process_group;

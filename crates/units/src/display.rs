@@ -23,6 +23,17 @@ pub fn bytes(count: u64) -> String {
     scaled(count as f64, &[("KB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12)])
 }
 
+/// A size that was chosen, in the binary unit that it is a whole number of, where there is one:
+/// `8 KiB`, `2 GiB`, `14.0 KB`.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let whole = UNITS.iter().find(|(_, bits)| bytes > 0 && bytes.trailing_zeros() >= *bits);
+    match whole {
+        Some((unit, bits)) if bytes >> bits < 10_000 => format!("{} {unit}", count(bytes >> bits)),
+        _ => self::bytes(bytes),
+    }
+}
+
 /// A link rate in bits per second: `33.6 kbit/s`.
 pub fn link_rate(bits_per_second: u64) -> String {
     scaled(bits_per_second as f64, &[("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)])
@@ -169,6 +180,13 @@ mod tests {
     use super::*;
     use crate as units;
     use proptest::prelude::*;
+
+    #[test]
+    fn chosen_sizes_are_shown_in_whole_binary_units() {
+        let sizes = [0, 512, 8192, 102_400, 14_000, 2 << 30, (1 << 30) + 1];
+        let shown = sizes.map(size);
+        assert_eq!(shown, ["0 B", "512 B", "8 KiB", "100 KiB", "14.0 KB", "2 GiB", "1.07 GB"]);
+    }
 
     /// A p99 of 50.04 ms was once shown as "50.0 ms is above the limit of 50 ms".
     #[test]

@@ -200,6 +200,7 @@ pub fn document(trials: Vec<Trial>) -> Document {
         find: None,
         compare: None,
         sweep: None,
+        suite: None,
         observation: None,
         log: None,
     }

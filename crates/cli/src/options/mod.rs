@@ -3,6 +3,7 @@
 mod client_tls;
 mod compare;
 mod demo;
+mod disk;
 mod doctor;
 mod files;
 mod find;
@@ -14,7 +15,10 @@ mod report;
 mod run;
 mod runs;
 mod serve;
+mod sessions;
 mod store;
+mod suite;
+mod suite_table;
 mod sweep;
 mod values;
 mod yardstick;
@@ -22,6 +26,7 @@ mod yardstick;
 pub use client_tls::ClientTlsOptions;
 pub use compare::{CompareOptions, RoundsOption};
 pub use demo::DemoOptions;
+pub use disk::DiskOptions;
 pub use doctor::DoctorOptions;
 pub use files::FilesOptions;
 pub use find::{FindOptions, NamedUrl, OverloadOption};
@@ -33,7 +38,10 @@ pub use report::{ReportFormat, ReportOptions};
 pub use run::RunOptions;
 pub use runs::RunsOptions;
 pub use serve::{SandboxOption, ServeOptions, TlsOption, parse_listen};
+pub use sessions::{ClientOption, SessionsOptions, glob_set};
 pub use store::{StoreOptions, StorePath, StorePlace};
+pub use suite::{SuiteCommand, SuiteOptions, SuiteOriginOptions};
+pub use suite_table::SuiteTableOptions;
 pub use sweep::SweepOptions;
 pub use values::{CpuList, DriverOption, parse_cpus};
 pub use yardstick::{LawOption, Preset, StallOption, YardstickOptions};
@@ -58,10 +66,14 @@ pub enum Command {
     Find(FindOptions),
     /// Offer rates from low to high by a step, to one or several servers.
     Sweep(SweepOptions),
+    /// Run the test of a source document: ACME, WebBench, HEAnet, SPECweb96 and 99.
+    Suite(SuiteOptions),
     /// Compare two servers, or one before and after a change, in interleaved rounds.
     Compare(CompareOptions),
     /// Replay an access log with its own timing.
     Replay(ReplayOptions),
+    /// Turn an access log into a session file.
+    Sessions(SessionsOptions),
     /// Report on stored runs, alone or side by side, or bundle them for others.
     Report(ReportOptions),
     /// List the stored runs.
@@ -76,6 +88,8 @@ pub enum Command {
     Observe(ObserveOptions),
     /// Show what on this host would spoil a planned load, and the commands that mend it.
     Doctor(DoctorOptions),
+    /// Measure the file system of a folder, and reads of all sizes from the page cache.
+    Disk(DiskOptions),
     /// Serve with a known capacity and known faults, to calibrate load generators.
     Yardstick(YardstickOptions),
     /// Print the JSON Schema of the result document.

@@ -57,6 +57,8 @@ pub enum RunKind {
     Compare,
     /// An access log
     Replay,
+    /// A suite
+    Suite,
 }
 
 /// An age in days, or in the units of other times.

@@ -9,6 +9,7 @@ mod disclosure;
 mod find;
 mod finding;
 mod observation;
+mod suite;
 mod sweep;
 mod trial;
 
@@ -23,6 +24,7 @@ pub use observation::{
     BusiestThread, ConnectionSummary, HostFigures, InterfaceUse, LostObserver, Observation, ServerFigures,
     ServerObservation,
 };
+pub use suite::{Curve, CurveLine, Figure, Measured, SuiteName, Unit, UnknownSuite};
 pub use sweep::{Sweep, SweepEnd, SweptTarget};
 pub use thalweg_measure::search::OverloadShape;
 pub use trial::{Client, SpoiledSecond, Trial};
@@ -81,6 +83,9 @@ pub struct Document {
     /// The rates of a sweep.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sweep: Option<Sweep>,
+    /// The figures of a suite.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub suite: Option<Measured>,
     /// The target's host while the command ran, where it is this host or has an observer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub observation: Option<Observation>,
@@ -97,7 +102,8 @@ impl Document {
         let sweep = self.sweep.as_ref().is_some_and(|sweep| sweep.ended == SweepEnd::Interrupted);
         let run = matches!(self.kind, Kind::Run | Kind::Replay)
             && self.reasons.iter().any(|reason| reason.starts_with(RUN_INTERRUPTED));
-        find || compare || sweep || run
+        let suite = self.suite.as_ref().is_some_and(|suite| suite.interrupted);
+        find || compare || sweep || suite || run
     }
 
     /// The same with the findings about this host.
@@ -155,6 +161,8 @@ pub enum Kind {
     Compare,
     /// An access log at its own times.
     Replay,
+    /// A test that a source document describes.
+    Suite,
 }
 
 impl Kind {
@@ -166,6 +174,7 @@ impl Kind {
             Self::Sweep => "sweep",
             Self::Compare => "compare",
             Self::Replay => "replay",
+            Self::Suite => "suite",
         }
     }
 }

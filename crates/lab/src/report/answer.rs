@@ -12,7 +12,7 @@ use thalweg_units::display;
 use super::curve::Curve;
 use super::headline::headline_trial;
 use super::words;
-use crate::document::{Document, Find, Kind, LimitedBy, Trial};
+use crate::document::{Document, Find, Kind, LimitedBy, Measured, Trial};
 
 /// The answer, for the top of the page.
 pub(super) fn sentence(document: &Document) -> String {
@@ -23,6 +23,7 @@ pub(super) fn sentence(document: &Document) -> String {
         (Kind::Compare, _) => {
             document.compare.as_ref().map_or_else(String::new, |compare| format!("{}.", compare.sentence))
         }
+        (Kind::Suite, _) => document.suite.as_ref().map_or_else(String::new, Measured::sentence),
         (Kind::Run | Kind::Replay, _) => match headline_trial(document) {
             Some(trial) => run_sentence(document, trial),
             None => format!("Nothing was run against {}.", subject(document)),

@@ -12,7 +12,10 @@
 //! | `by_rate`, `course`, `spread`, `observed` | the charts: over the offered rate, over time, over the percentiles, of the target's host |
 //! | `curve`, `several` | peak and shape of a target, and several targets in one figure |
 //! | `chart` | the drawing of charts |
+//! | `disk` | the page about a file system |
 //! | `compare` | charts and the table of a comparison |
+//! | `suite` | figures, curves and choices of a suite |
+//! | `suite_table` | the suites of several servers |
 //! | `trials`, `sections` | tables and text |
 //! | `words` | figures as the page writes them |
 
@@ -22,11 +25,14 @@ mod chart;
 mod compare;
 mod course;
 mod curve;
+mod disk;
 mod headline;
 mod observed;
 mod sections;
 mod several;
 mod spread;
+mod suite;
+mod suite_table;
 mod trials;
 mod words;
 
@@ -48,6 +54,7 @@ use self::curve::Curve;
 use self::headline::headline_trial;
 use crate::document::{Document, Kind, Trial};
 use crate::file::write_whole;
+use crate::suite_table::Cell;
 
 /// The answer of `document` in one sentence.
 pub fn sentence(document: &Document) -> String {
@@ -66,6 +73,23 @@ pub type Labelled<'a> = (Option<&'a str>, &'a Document);
 pub fn html_of_several(documents: &[Labelled<'_>]) -> String {
     let version = documents.first().map_or("", |(_, document)| &document.version);
     whole(&format!("{} runs – Thalweg", documents.len()), version, &several::page(documents))
+}
+
+/// The report on the suites of several servers.
+pub fn html_of_suites(cells: &[Cell]) -> String {
+    let version = cells.iter().find_map(|cell| cell.document.as_ref()).map_or("", |document| &document.version);
+    whole(&format!("{} – Thalweg", suite_table::title(cells)), version, &suite_table::page(cells))
+}
+
+/// The figures of the suites of several servers as a table with tabs between fields: one line per
+/// suite, server and figure.
+pub fn tsv_of_suites(cells: &[Cell]) -> String {
+    suite_table::rows(cells)
+}
+
+/// The report on a file system.
+pub fn html_of_disk(document: &thalweg_disk::document::Document) -> String {
+    whole(&disk::title(document), &document.version, &disk::page(document))
 }
 
 /// The main charts of documents as SVG files: a name and the content of each.
@@ -90,6 +114,7 @@ fn charts(document: &Document) -> Vec<Chart> {
         Kind::Find => charts.extend(
             ByRate::of(document).into_iter().flat_map(|by_rate| [by_rate.throughput(), by_rate.response_time()]),
         ),
+        Kind::Suite => charts.extend(document.suite.iter().flat_map(suite::charts)),
         Kind::Run | Kind::Compare | Kind::Replay => {}
     }
     if let Some(trial) = headline_trial(document) {
@@ -146,7 +171,7 @@ fn page(document: &Document) -> Markup {
     };
     markup! {
         header {
-            p.kind { "Thalweg · " (match document.kind { Kind::Run => "run", Kind::Replay => "replay", Kind::Find => "capacity search", Kind::Sweep => "sweep", Kind::Compare => "comparison" }) }
+            p.kind { "Thalweg · " (match document.kind { Kind::Run => "run", Kind::Replay => "replay", Kind::Find => "capacity search", Kind::Sweep => "sweep", Kind::Compare => "comparison", Kind::Suite => "suite" }) }
             h1 { (words::unbroken(&answer::sentence(document))) }
             @if !document.reasons.is_empty() { div.why { (trials::sentences(&document.reasons)) } }
             (sections::facts(document))
@@ -161,6 +186,7 @@ fn page(document: &Document) -> Markup {
         }
         @if let Some(compare) = &document.compare { (compare::sections(compare)) }
         @if document.kind == Kind::Sweep { (swept(document)) }
+        @if let Some(measured) = &document.suite { (suite::sections(measured, &document.plan.target)) }
         @if let Some(trial) = headline_trial(document) { (trial_in_full(document, trial)) }
         @if let Some(chart) = observed::chart(document) {
             section {
@@ -197,7 +223,7 @@ fn trial_in_full(document: &Document, trial: &Trial) -> Markup {
         (Kind::Find, "confirm", Verdict::Pass) => "The confirming trial",
         (Kind::Sweep, ..) => "The last trial that passed",
         (Kind::Compare, ..) => "The last round",
-        (Kind::Find, ..) => "The most relevant trial",
+        (Kind::Find | Kind::Suite, ..) => "The most relevant trial",
     };
     markup! {
         section {

@@ -123,6 +123,7 @@ pub(crate) fn document(kind: Kind, trials: Vec<Trial>) -> Document {
         find: None,
         compare: None,
         sweep: None,
+        suite: None,
         observation: None,
         log: None,
     }

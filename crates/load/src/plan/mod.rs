@@ -30,6 +30,9 @@ pub const CONFORMING_BITS_PER_S: u64 = 320_000;
 /// what is measured, not its wait for the client.
 pub const RECEIVE_WINDOW: u32 = 1 << 30;
 
+/// The default of [`Plan::receive_buffer_bytes`].
+pub const RECEIVE_BUFFER_BYTES: usize = 64 * 1024;
+
 /// One load at one level for one length.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -78,6 +81,9 @@ pub struct Plan {
     /// wait for more to be allowed: where the protocol has such a bound. With a pace that is
     /// smaller: what is read ahead at the pace.
     pub receive_window: u32,
+    /// Most bytes that one read takes of what a connection has received. A smaller buffer costs the
+    /// client more system calls or completions.
+    pub receive_buffer_bytes: usize,
     /// How often a request is sent again, at most, that the server says it has not processed, where
     /// the protocol can say so. It stays one request, due when it was.
     pub retries: u8,
@@ -251,6 +257,7 @@ impl Plan {
             calls: None,
             pipeline: 1,
             receive_window: RECEIVE_WINDOW,
+            receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
             retries: 0,
             reuse: Reuse::default(),
             pace: None,

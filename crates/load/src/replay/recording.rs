@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::io::{self, BufRead};
 use std::sync::Arc;
 
-use thalweg_formats::access_log::{LogLine, LoggedRequest};
+use thalweg_formats::access_log::{LogLine, LoggedRequest, push_sendable};
 use thalweg_wire::target::Target;
 use thalweg_wire::{Method, Version};
 
@@ -330,24 +330,11 @@ fn replayable(
         return None;
     };
     text.clear();
-    if !push_target(text, &target) || Target::parse(Method::from_name(&method), text.as_bytes()).is_err() {
+    if !push_sendable(text, &target) || Target::parse(Method::from_name(&method), text.as_bytes()).is_err() {
         skipped.target += 1;
         return None;
     }
     Some(number as u8)
-}
-
-/// Writes a target as it can be sent: bytes beyond ASCII, which some clients send as they are,
-/// percent-encoded as others do. Tells whether there is nothing else in the way.
-fn push_target(text: &mut String, target: &[u8]) -> bool {
-    for &byte in target {
-        match byte {
-            b'!'..=b'~' => text.push(char::from(byte)),
-            0x80.. => write!(text, "%{byte:02X}").expect("a string takes everything"),
-            _ => return false,
-        }
-    }
-    true
 }
 
 #[cfg(test)]

@@ -42,6 +42,15 @@ impl Axis {
         Self { title: None, low: scale.low, high: scale.high, is_log: true, ticks: Some(ticks), unit: "" }
     }
 
+    /// A logarithmic axis of sizes in bytes, labelled at powers of ten.
+    pub(crate) fn sizes(first: u64, last: u64) -> Self {
+        let (low, high) = (first.max(1) as f64, last.max(first.max(1) * 10) as f64);
+        let powers = (0..=19).map(|power| 10_u64.pow(power)).filter(|size| (low..=high).contains(&(*size as f64)));
+        let ticks =
+            powers.map(|size| (size as f64, display::bytes(size).replace(".00", "").replace(".0", ""))).collect();
+        Self { title: None, low, high, is_log: true, ticks: Some(ticks), unit: "" }
+    }
+
     /// The same axis with a title.
     pub(crate) fn titled(self, title: impl Into<String>) -> Self {
         Self { title: Some(title.into()), ..self }
@@ -168,6 +177,14 @@ mod tests {
         check(Axis::from_zero(47_000.0), 2, &["0", "20,000", "40,000"]);
         check(Axis::linear(-5.0, 5.0).in_unit(" %"), 2, &["\u{2212}5 %", "0 %", "5 %"]);
         check(Axis::linear(3.0, 3.0), 2, &["3", "3.5", "4"]);
+    }
+
+    #[test]
+    fn axes_of_sizes_are_labelled_at_powers_of_ten() {
+        let labels = |axis: Axis| axis.ticks(5).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        assert_eq!(labels(Axis::sizes(1, 102_400)), ["1 B", "10 B", "100 B", "1 KB", "10 KB", "100 KB"]);
+        assert_eq!(labels(Axis::sizes(512, 512)), ["1 KB"]);
+        assert_eq!(Axis::sizes(1, 10_000).place(100.0), 0.5);
     }
 
     #[test]

@@ -1,0 +1,63 @@
+//! Options of `thalweg suite all`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use thalweg_lab::document::SuiteName;
+
+use super::values::{CpuList, parse_cpus};
+
+/// Options of `thalweg suite all`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thalweg suite all --servers bench/suites/servers.toml --scale 0.05
+  thalweg suite all --servers servers.toml --suites acme-small,acme-big --out today
+  thalweg suite all --servers servers.toml --out today --resume
+
+Each server is started for each suite by its command, pinned, awaited, measured by a client process of its own, and ended.
+A suite of a server is kept as soon as it has ended, in FOLDER/cells; --resume measures those that are missing, that failed, or
+whose command, templates or settings have changed.
+
+Exit codes: 0 all was measured, 1 a server failed or missed, 2 wrong usage, 3 interrupted, 4 this host lacks something.")]
+pub struct SuiteTableOptions {
+    /// File that says how each server is started
+    #[arg(long, value_name = "FILE")]
+    pub servers: PathBuf,
+    /// Suites to run, comma-separated [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub suites: Vec<SuiteName>,
+    /// Names of the servers to measure, comma-separated [default: all of the file]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Folder of the results: the report, the table, and all that was measured
+    #[arg(long, value_name = "FOLDER", default_value = "thalweg-suites")]
+    pub out: PathBuf,
+    /// Go on with the results that are in the folder
+    #[arg(long)]
+    pub resume: bool,
+    /// Folder of the document trees; those that are missing are written [default: FOLDER/trees]
+    #[arg(long, value_name = "FOLDER")]
+    pub trees: Option<PathBuf>,
+    /// Share of the suites' times and numbers to run, from 0.001 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    pub scale: f64,
+    /// CPUs of each server, such as 0 or 0,2-3 [default: the first half]
+    #[arg(long, value_name = "CPUS", value_parser = parse_cpus)]
+    pub server_cpus: Option<CpuList>,
+    /// CPUs of the clients [default: the second half]
+    #[arg(long, value_name = "CPUS", value_parser = parse_cpus)]
+    pub client_cpus: Option<CpuList>,
+    /// Load for which the tree of specweb96 is made, operations per second
+    #[arg(long, value_name = "OPS", default_value_t = 100.0)]
+    pub specweb96_load: f64,
+    /// Load for which the tree of specweb99 is made, connections
+    #[arg(long, value_name = "N", default_value_t = 100.0)]
+    pub specweb99_load: f64,
+    /// Maximum of connections tried [default: as many as this host allows]
+    #[arg(long, value_name = "N")]
+    pub max_connections: Option<usize>,
+    /// Seed of the trees and of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}

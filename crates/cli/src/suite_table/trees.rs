@@ -1,0 +1,74 @@
+//! The document trees of the suites, beneath one folder that all servers have as their root.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use thalweg_lab::document::SuiteName;
+use thalweg_trees::{Progress, Tree, TreeError, TreeName, TreeSettings};
+use thalweg_units::display;
+
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::options::SuiteTableOptions;
+
+/// Most differing files that an error names.
+const DIFFERENCES_SHOWN_MAX: usize = 3;
+
+/// Writes the tree of a suite unless it is there, and compares it if it is. Returns the name of its
+/// folder; `None` if the user ended it.
+///
+/// # Errors
+/// It cannot be written, or another tree is there.
+pub(super) fn ensure(
+    suite: SuiteName,
+    options: &SuiteTableOptions,
+    root: &Path,
+    interrupt: &Interrupt,
+) -> Result<Option<String>, Failure> {
+    let load = match suite {
+        SuiteName::Specweb96 => Some(options.specweb96_load),
+        SuiteName::Specweb99 => Some(options.specweb99_load),
+        _ => None,
+    };
+    let name: TreeName = suite.name().parse().expect("each suite has a tree of its name");
+    let settings = TreeSettings { seed: options.seed, load, ..TreeSettings::default() };
+    let tree = Tree::new(name, &settings).map_err(Failure::usage)?;
+    // One folder holds the trees of several loads and seeds.
+    let mut folder = suite.name().to_owned();
+    folder.extend(load.map(|load| format!("-{load}")));
+    if options.seed != 1 {
+        folder.push_str(&format!("-seed-{}", options.seed));
+    }
+    let path = root.join(&folder);
+    let bar = ProgressBar::new(tree.bytes());
+    bar.set_style(ProgressStyle::with_template("{msg} {bytes} of {total_bytes}").expect("a valid template"));
+    let mut progress = |done: Progress| {
+        bar.set_position(done.bytes);
+        if interrupt.is_wanted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let ended = if path.exists() {
+        bar.set_message(format!("comparing the tree of {suite}:"));
+        tree.verify(&path, &mut progress).map(|verified| verified.differences)
+    } else {
+        bar.set_message(format!("writing the tree of {suite}:"));
+        std::fs::create_dir_all(root)
+            .map_err(|error| Failure::unreachable(format!("cannot make the folder {}: {error}", root.display())))?;
+        tree.write(&path, &mut progress).map(|_| Vec::new())
+    };
+    bar.finish_and_clear();
+    match ended {
+        Ok(differences) if differences.is_empty() => Ok(Some(folder)),
+        Ok(differences) => {
+            let shown: Vec<String> = differences.iter().take(DIFFERENCES_SHOWN_MAX).map(ToString::to_string).collect();
+            Err(Failure::usage(format!(
+                "{} is not the tree of {suite}; {} files differ: {}; remove it, or choose another folder by --trees",
+                path.display(),
+                display::count(differences.len() as u64),
+                shown.join(", ")
+            )))
+        }
+        Err(TreeError::Interrupted) => Ok(None),
+        Err(error) => Err(Failure::unreachable(error)),
+    }
+}

@@ -1,0 +1,57 @@
+//! The progress of a table: a line for each cell that has ended, and one that follows the running
+//! cell.
+
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use thalweg_lab::document::SuiteName;
+use thalweg_lab::suite_table::{Cell, TableWatcher};
+
+use crate::exit::remark;
+use crate::interrupt::Interrupt;
+
+#[derive(Debug)]
+pub(super) struct TableLine {
+    bar: ProgressBar,
+    interrupt: Interrupt,
+    begun: Instant,
+    cell: String,
+}
+
+impl TableLine {
+    pub(super) fn new(interrupt: Interrupt) -> Self {
+        let bar = ProgressBar::new_spinner();
+        bar.set_style(ProgressStyle::with_template("{spinner} {wide_msg}").expect("a valid template"));
+        Self { bar, interrupt, begun: Instant::now(), cell: String::new() }
+    }
+
+    /// Removes the line.
+    pub(super) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl TableWatcher for TableLine {
+    fn on_cell(&mut self, suite: SuiteName, server: &str, number: usize, count: usize) {
+        self.cell = format!("{suite} with {server}, {number} of {count}");
+        self.begun = Instant::now();
+        self.on_wait();
+    }
+
+    fn on_wait(&mut self) {
+        self.bar.set_message(format!("{}: {} s", self.cell, self.begun.elapsed().as_secs()));
+        self.bar.tick();
+    }
+
+    fn on_end(&mut self, cell: &Cell, was_there: bool) {
+        let (suite, server) = (cell.suite, &cell.server);
+        let how = if was_there { "measured before".to_owned() } else { format!("{:.0} s", cell.seconds) };
+        let line = format!("{suite} with {server} ({how}): {}", cell.sentence());
+        // A table takes hours: its log says how far it is, on a terminal or not.
+        self.bar.suspend(|| remark(&line));
+    }
+
+    fn wants_stop(&self) -> bool {
+        self.interrupt.is_wanted()
+    }
+}

@@ -1,0 +1,57 @@
+//! The text of a suite's result.
+
+use std::fmt::{self, Write};
+
+use thalweg_lab::document::{Document, Figure};
+use thalweg_lab::suite::{Measured, reference};
+
+/// Writes figures, curves, choices and reasons, as far as there are some.
+pub fn write(out: &mut String, document: &Document, measured: &Measured) -> fmt::Result {
+    let title = measured.suite.title();
+    let verdict = format!("{:?}", measured.verdict).to_uppercase();
+    writeln!(out, "{verdict}  {title}, {}", document.plan.target)?;
+    for reason in &measured.reasons {
+        writeln!(out, "  {reason}")?;
+    }
+    writeln!(out)?;
+    let width = measured.figures.iter().map(|figure| figure.title.chars().count()).max().unwrap_or(0);
+    for figure in &measured.figures {
+        writeln!(out, "  {:<width$}  {:>20}{}  {}", figure.title, figure.text(), interval(figure), figure.words)?;
+    }
+    for curve in &measured.curves {
+        writeln!(out, "\n  {}: {}", curve.title, curve.words)?;
+        for line in &curve.lines {
+            writeln!(out, "    {}", line.name)?;
+            for [x, y] in &line.points {
+                writeln!(out, "    {x:>10} {y:>16.1}")?;
+            }
+        }
+    }
+    documented(out, measured)?;
+    writeln!(out, "\n  rules and choices")?;
+    measured.choices.iter().try_for_each(|choice| writeln!(out, "  * {choice}"))
+}
+
+fn interval(figure: &Figure) -> String {
+    let ends = figure.interval95.map(|ends| ends.map(|end| figure.unit.text(end)));
+    ends.map_or_else(String::new, |[low, high]| format!("  (95 %: {low} to {high})"))
+}
+
+/// The figures of the source document.
+fn documented(out: &mut String, measured: &Measured) -> fmt::Result {
+    let Some(reference) = reference(measured.suite) else { return Ok(()) };
+    writeln!(out, "\n  {}", reference.source)?;
+    write!(out, "  {:<24}", "")?;
+    reference.columns.iter().try_for_each(|column| write!(out, "  {column:>14}"))?;
+    writeln!(out)?;
+    for (name, cells) in reference.rows {
+        let title = measured.figure(name).map_or(*name, |figure| &figure.title);
+        write!(out, "  {title:<24}")?;
+        let columns = reference.columns.iter().zip(*cells);
+        columns
+            .into_iter()
+            .try_for_each(|(column, cell)| write!(out, "  {cell:>width$}", width = column.len().max(14)))?;
+        writeln!(out)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,16 @@
+//! The servers of a comparison: a file that says how each is started, and their lives.
+//!
+//! | module | owns |
+//! | --- | --- |
+//! | `file` | reading the file, its checks |
+//! | `placeholders` | `{port}` and the others in commands, addresses and configurations |
+//! | `running` | a server from its start until it has ended |
+
+mod file;
+mod placeholders;
+mod running;
+
+pub(crate) use running::pinned;
+
+pub use file::{ServerSpec, ServersFile, ServersFileError};
+pub use running::{RunningServer, ServerFacts, ServerSetting, StartError};

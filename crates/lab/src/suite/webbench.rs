@@ -1,0 +1,181 @@
+//! WebBench's static test as Mindcraft ran it: mixes of 1, 16, 32 ... clients with two threads
+//! each, in a closed loop. Figures 4 and 5 of the document, the peak, where it is, and the shape of
+//! the curve after it.
+
+use std::time::Duration;
+
+use thalweg_load::{Extent, LoopPlan, Plan};
+use thalweg_measure::Verdict;
+use thalweg_units::display;
+use thalweg_wire::Version;
+
+use super::settings::CLIENTS;
+use super::shape::{COLLAPSED_SHARE, FLAT_SHARE, Peak};
+use super::stage::{Stage, Stop};
+use crate::document::{Curve, CurveLine, Unit};
+use crate::trial::TrialResult;
+
+/// Worker threads of a client.
+const THREADS_PER_CLIENT: u32 = 2;
+/// The time of a mix, ramps included, and each of the two ramps, in which nothing is counted.
+const LENGTH: Duration = Duration::from_secs(300);
+const RAMP: Duration = Duration::from_secs(30);
+/// The receive buffer of a thread.
+const RECEIVE_BUFFER_BYTES: usize = 4096;
+/// The shortest time that is measured.
+const MEASURED_MIN: Duration = Duration::from_millis(500);
+
+/// The names of the figures and curves.
+const PEAK_REQUESTS: &str = "peak_requests";
+const PEAK_BYTES: &str = "peak_bytes";
+const PEAK_THREADS: &str = "peak_threads";
+const LOWEST_SHARE: &str = "lowest_share";
+const REQUESTS_CURVE: &str = "requests";
+const BYTES_CURVE: &str = "throughput";
+
+/// One mix.
+#[derive(Clone, Copy, Debug)]
+struct Mix {
+    threads: u32,
+    requests_per_s: f64,
+    bytes_per_s: f64,
+    /// Whether the client fell short.
+    client_fell_short: bool,
+}
+
+/// Runs the mixes from the smallest to the largest.
+pub(super) fn measure(stage: &mut Stage<'_>) -> Result<(), Stop> {
+    stage.declare(PEAK_REQUESTS, "peak requests/sec", Unit::PerSecond);
+    stage.declare(PEAK_BYTES, "peak throughput", Unit::BytesPerSecond);
+    stage.declare(PEAK_THREADS, "threads at the peak", Unit::Threads);
+    stage.declare(LOWEST_SHARE, "lowest beyond the peak", Unit::Share);
+    choose(stage);
+    let mut mixes = Vec::new();
+    for clients in stage.settings.clients.clone() {
+        let threads = clients * THREADS_PER_CLIENT;
+        let (plan, counted) = plan(stage, threads)?;
+        let result = stage.trial(&format!("mix-{clients}"), plan, &[])?;
+        mixes.push(mix(&result, threads, counted));
+        conclude(stage, &mixes);
+    }
+    judge(stage, &mixes);
+    Ok(())
+}
+
+/// The load of a mix, and how long it is counted: the ramp up is its warm-up, the ramp down the end
+/// of its measured part, which is left out.
+fn plan(stage: &Stage<'_>, threads: u32) -> Result<(Plan, Duration), Stop> {
+    let settings = stage.settings;
+    let ramp = settings.time(RAMP, Duration::ZERO);
+    let counted = settings.time(LENGTH - 2 * RAMP, MEASURED_MIN);
+    let arrivals = LoopPlan::Closed { workers: threads as usize, think: Duration::ZERO, stagger: settings.start_delay };
+    let plan = stage.plan(Version::Http10, arrivals, Extent::Duration(counted + ramp))?;
+    let connections = (threads as usize).max(settings.cpus.len());
+    let plan = Plan { receive_buffer_bytes: RECEIVE_BUFFER_BYTES, ..plan };
+    Ok((Plan { calls: Some(1), connections, warmup: ramp, ..plan }, counted))
+}
+
+/// The figures of a mix: those of the intervals that lie before the ramp down.
+fn mix(result: &TrialResult, threads: u32, counted: Duration) -> Mix {
+    let (mut good, mut bytes, mut until_ns) = (0, 0, 0);
+    for interval in result.figures.trial.intervals.intervals() {
+        let end_ns = interval.start_ns + interval.width_ns;
+        if u128::from(end_ns) <= counted.as_nanos() {
+            good += interval.good;
+            bytes += interval.bytes_in;
+            until_ns = end_ns;
+        }
+    }
+    let seconds = (until_ns as f64 / 1e9).max(f64::MIN_POSITIVE);
+    Mix {
+        threads,
+        requests_per_s: good as f64 / seconds,
+        bytes_per_s: bytes as f64 / seconds,
+        client_fell_short: result.judgement.verdict == Verdict::Invalid,
+    }
+}
+
+/// Figures and curves of the mixes so far.
+fn conclude(stage: &mut Stage<'_>, mixes: &[Mix]) {
+    let points = |of: fn(&Mix) -> f64| mixes.iter().map(|mix| [f64::from(mix.threads), of(mix)]).collect::<Vec<_>>();
+    let (requests, bytes) = (points(|mix| mix.requests_per_s), points(|mix| mix.bytes_per_s));
+    let described = |points: &[[f64; 2]], unit: Unit| match Peak::of(points) {
+        Some(peak) => peak.sentence(&unit.text(peak.value), "threads"),
+        None => "no request was answered".to_owned(),
+    };
+    for (name, title, y_axis, points, unit) in [
+        (REQUESTS_CURVE, "Figure 4: HTTP requests per second", "requests per second", &requests, Unit::PerSecond),
+        (BYTES_CURVE, "Figure 5: web server throughput", "bytes per second", &bytes, Unit::BytesPerSecond),
+    ] {
+        stage.put_curve(Curve {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            x_axis: "test threads".to_owned(),
+            y_axis: y_axis.to_owned(),
+            lines: vec![CurveLine { name: stage.test_bed.target.shown.clone(), points: points.clone() }],
+            words: described(points, unit),
+        });
+    }
+    let Some(peak) = Peak::of(&requests) else { return };
+    let by_client = mixes.iter().any(|mix| f64::from(mix.threads) == peak.at && mix.client_fell_short);
+    let mut set = |name: &str, value: Option<f64>, words: String| {
+        let figure = stage.figure(name);
+        (figure.value, figure.words) = (value, words);
+        figure.at_least = by_client && matches!(name, PEAK_REQUESTS | PEAK_BYTES);
+    };
+    set(PEAK_REQUESTS, Some(peak.value), peak.sentence(&Unit::PerSecond.text(peak.value), "threads"));
+    set(PEAK_BYTES, Peak::of(&bytes).map(|peak| peak.value), described(&bytes, Unit::BytesPerSecond));
+    set(PEAK_THREADS, Some(peak.at), format!("shape beyond the peak: {}", peak.shape()));
+    set(
+        LOWEST_SHARE,
+        peak.beyond.map(|beyond| beyond.share),
+        match peak.beyond {
+            None => "no larger mix was run".to_owned(),
+            Some(beyond) => format!("of the peak, at {} threads", display::count(beyond.lowest[0] as u64)),
+        },
+    );
+}
+
+/// The verdict on all mixes.
+fn judge(stage: &mut Stage<'_>, mixes: &[Mix]) {
+    if stage.figure(PEAK_REQUESTS).value.is_none() {
+        return stage.worsen(Verdict::Fail, "no mix had a good response".to_owned());
+    }
+    let short: Vec<String> =
+        mixes.iter().filter(|mix| mix.client_fell_short).map(|mix| mix.threads.to_string()).collect();
+    if short.is_empty() {
+        return;
+    }
+    let reason = format!("the client, not the server, bounded the rate with {} threads", short.join(", "));
+    if stage.figure(PEAK_REQUESTS).at_least {
+        stage.worsen(Verdict::Invalid, reason);
+    } else {
+        stage.measured.reasons.push(reason);
+    }
+}
+
+fn choose(stage: &mut Stage<'_>) {
+    let delay = display::exact_time_spaced(stage.settings.start_delay);
+    stage.choose("HTTP/1.0 without keep-alive; each thread requests again when its response has come");
+    stage.choose(format!("two threads a client, no think time, a random start delay of at most {delay}"));
+    stage.choose("a mix takes 300 s; of the first and the last 30 s nothing is counted");
+    stage.choose(
+        "the files and their shares are those of the tree `webbench`: the document's test suite zd_static_v20.tst is not \
+         published",
+    );
+    stage.choose(
+        "bytes per second are all bytes that the server sends, heads included; requests per second are good responses",
+    );
+    stage.choose(format!(
+        "the shape beyond the peak is flat at {} of it or more, declines at {} or more, and collapses below; the \
+         document's Apache fell to 7 %",
+        display::percent(FLAT_SHARE),
+        display::percent(COLLAPSED_SHARE)
+    ));
+    stage.choose(format!("a read takes at most {RECEIVE_BUFFER_BYTES} bytes, the receive buffer of the document"));
+    if stage.settings.clients != CLIENTS {
+        stage.choose("not the document's mixes of 1, 16, 32 ... 144 clients");
+    }
+    let scaled = stage.settings.scaled("the time of a mix and its ramps are shorter");
+    stage.measured.choices.extend(scaled);
+}

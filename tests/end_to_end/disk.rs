@@ -1,0 +1,279 @@
+//! `thalweg disk`: figures by both engines, and folders that are left as they were.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::machine;
+use crate::process::{ExitedProcess, PATIENCE, Process, run_thalweg, thalweg, until};
+
+const THROUGHPUT: [&str; 4] = ["output-by-block", "rewrite", "input-by-block", "random-seeks"];
+const FILES: [&str; 6] =
+    ["sequential-create", "sequential-stat", "sequential-delete", "random-create", "random-stat", "random-delete"];
+
+/// Small enough for a second or two.
+const SMALL: [&str; 14] = [
+    "--size",
+    "16MiB",
+    "--files",
+    "200",
+    "--seek-time",
+    "100ms",
+    "--rounds",
+    "2",
+    "--slice",
+    "1ms",
+    "--streams",
+    "1,2",
+    "--stream-time",
+    "200ms",
+];
+
+fn folder() -> TempDir {
+    TempDir::new().unwrap()
+}
+
+fn disk(folder: &Path, options: &[&str]) -> ExitedProcess {
+    run_thalweg(&[&["disk", folder.to_str().unwrap()], options].concat())
+}
+
+fn document(ended: &ExitedProcess) -> Value {
+    let document: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    assert_eq!(document["schema"], "thalweg.disk/1");
+    document
+}
+
+fn is_empty(folder: &Path) -> bool {
+    fs::read_dir(folder).unwrap().next().is_none()
+}
+
+fn passes(rows: &Value) -> Vec<&str> {
+    rows.as_array().unwrap().iter().map(|row| row["pass"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn each_engine_measures_every_pass_and_leaves_nothing() {
+    let _machine = machine::shared();
+    for (engine, moved_by) in [("own", "own"), ("fio", "fio 3")] {
+        let folder = folder();
+        let ended = disk(folder.path(), &[&SMALL[..], &["--engine", engine, "--under-load", "--json"]].concat());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let document = document(&ended);
+        assert_eq!(document["complete"], true, "{document:#}");
+        assert_eq!(passes(&document["throughput"]), THROUGHPUT);
+        assert_eq!(passes(&document["files"]), FILES);
+        for row in document["throughput"].as_array().unwrap().iter().chain(document["files"].as_array().unwrap()) {
+            let is_own = engine == "own" || row["pass"] == "rewrite" || row["operations"] == 200;
+            let by = row["engine"].as_str().unwrap();
+            assert!(if is_own { by == "own" } else { by.starts_with(moved_by) }, "{row:#}");
+            assert!(row["per_second"].as_f64().unwrap() > 0.0 && row["cpu"].as_f64().unwrap() < 8.0, "{row:#}");
+        }
+        for row in &document["throughput"].as_array().unwrap()[..3] {
+            assert_eq!((&row["bytes"], &row["operations"]), (&(16 << 20).into(), &2048.into()), "{row:#}");
+        }
+        let busy = document["read_sizes"].as_array().unwrap().iter().map(|read| read["busy_threads"].as_u64().unwrap());
+        assert!(matches!(busy.collect::<Vec<_>>()[..], [0, cpus] if cpus > 0), "{document:#}");
+        let levels = document["streams"]["levels"].as_array().unwrap();
+        assert_eq!(levels.iter().map(|level| level["streams"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2]);
+        assert!(levels.iter().all(|level| level["bytes_per_s"].as_f64().unwrap() > 0.0), "{levels:#?}");
+        assert!(is_empty(folder.path()));
+    }
+}
+
+/// A cold read is one of the device, or the result says that it was not, as on a tmpfs; a warm one
+/// never is.
+#[test]
+fn the_result_says_where_bytes_came_from() {
+    let _machine = machine::shared();
+    for (cache, engine) in [("cold", "own"), ("cold", "fio"), ("warm", "own"), ("warm", "fio")] {
+        let folder = folder();
+        let options = ["--only", "throughput", "--size", "8MiB", "--seek-time", "100ms", "--json"];
+        let ended = disk(folder.path(), &[&options[..], &["--cache", cache, "--engine", engine]].concat());
+        let document = document(&ended);
+        let notes = document["notes"].to_string();
+        assert!(notes.contains("less than twice the memory"), "{notes}");
+        let input = &document["throughput"][2];
+        let delivered = input["device_read_bytes"].as_f64().unwrap() / input["bytes"].as_f64().unwrap();
+        let is_told = notes.contains("sequential input by block: the device delivered");
+        match cache {
+            "cold" => assert_ne!(delivered >= 0.9, is_told, "{cache}, {engine}: {document:#}"),
+            _ => assert!(delivered < 0.1 && notes.contains("is in the page cache"), "{engine}: {document:#}"),
+        }
+    }
+}
+
+#[test]
+fn text_and_report_have_the_figures() {
+    let _machine = machine::shared();
+    let (folder, report) = (folder(), folder());
+    let report = report.path().join("disk.html");
+    let ended = disk(
+        folder.path(),
+        &[&SMALL[..], &["--engine", "own", "--cache", "warm", "--out", report.to_str().unwrap()]].concat(),
+    );
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    for said in [
+        "large file, 16 MiB",
+        "  sequential output by block",
+        "200 empty files",
+        "  random delete",
+        "reads of 1 B to 102 KB from the page cache",
+        "  jitter",
+        "sequential streams, 8 MiB each",
+        "Sequential reads are fastest with",
+        "and is in the page cache: its reads are of memory",
+    ] {
+        assert!(ended.stdout.contains(said), "{said}: {}", ended.stdout);
+    }
+    let page = fs::read_to_string(report).unwrap();
+    assert_eq!(page.matches("class=\"chart\"").count(), 2);
+    for said in ["reads files sequentially at", "Height ", "Sequential reads are fastest", "thalweg.disk/1"] {
+        assert!(page.contains(said), "{said}");
+    }
+}
+
+#[test]
+fn folders_that_cannot_be_measured_are_refused() {
+    let _machine = machine::shared();
+    let folder = folder();
+    let file = folder.path().join("file");
+    fs::write(&file, "x").unwrap();
+    let check = |ended: ExitedProcess, code: i32, said: &str| {
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(code), ""), "{ended:?}");
+        assert!(ended.stderr.contains(said), "{said}: {}", ended.stderr);
+    };
+    check(disk(&folder.path().join("missing"), &[]), 2, "missing: it does not exist");
+    check(disk(&file, &[]), 2, "file: it is not a folder");
+    check(disk(folder.path(), &["--size", "1000TiB"]), 4, "has too little room");
+    check(disk(folder.path(), &["--cache", "direct", "--block", "1000"]), 2, "--block is a multiple of 4096 bytes");
+    let mut without_fio = thalweg(&["disk", folder.path().to_str().unwrap(), "--size", "1MiB", "--engine", "fio"]);
+    let ended = Process::start(without_fio.env("PATH", "/nonexistent")).wait(PATIENCE);
+    check(ended, 4, "install the package fio, or use --engine own");
+    let closed = folder.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
+    // In a user namespace without users even root has to keep to permissions.
+    let mut command = Command::new("unshare");
+    command.args(["--user", env!("CARGO_BIN_EXE_thalweg"), "disk", closed.to_str().unwrap(), "--size", "1MiB"]);
+    let ended = Process::start(&mut command).wait(PATIENCE);
+    if ended.stderr.contains("unshare") {
+        let _ = writeln!(std::io::stderr(), "\nSKIPPED: disk: this host allows no user namespaces: {}", ended.stderr);
+        return;
+    }
+    check(ended, 2, "Permission denied");
+}
+
+/// Starts a run that takes much longer than a test, and waits for its data.
+fn long_run(folder: &Path, engine: &str) -> (Process, PathBuf) {
+    let options = ["--size", "256MiB", "--block", "16", "--engine", engine, "--json"];
+    let run = Process::start(&mut thalweg(&[&["disk", folder.to_str().unwrap()], &options[..]].concat()));
+    let scratch = folder.join(format!("thalweg-disk.{}", run.id()));
+    until("the data", PATIENCE, || fs::metadata(scratch.join("data")).is_ok_and(|data| data.len() > 0).then_some(()));
+    (run, scratch)
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing() {
+    let _machine = machine::shared();
+    for (engine, signal) in [("own", "INT"), ("fio", "INT"), ("own", "TERM")] {
+        let folder = folder();
+        let (run, _) = long_run(folder.path(), engine);
+        run.signal(signal);
+        let ended = run.wait(PATIENCE);
+        assert_eq!(ended.code, Some(4), "{ended:?}");
+        let document = document(&ended);
+        assert_eq!(document["complete"], false);
+        assert_eq!(document["stopped"], "interrupted during the pass \"sequential output by block\"");
+        assert!(ended.stderr.contains("incomplete"), "{}", ended.stderr);
+        assert!(is_empty(folder.path()), "{engine}, {signal}");
+    }
+}
+
+#[test]
+fn the_folder_of_a_killed_run_is_removed_by_the_next_one() {
+    let _machine = machine::shared();
+    let folder = folder();
+    let (killed, scratch) = long_run(folder.path(), "own");
+    killed.signal("KILL");
+    killed.wait(PATIENCE);
+    assert!(scratch.join("data").exists());
+    let document = document(&disk(folder.path(), &["--only", "files", "--files", "10", "--json"]));
+    let told = document["notes"].to_string();
+    assert!(told.contains(&format!("removed {}, which a run that was killed had left", scratch.display())), "{told}");
+    assert!(is_empty(folder.path()));
+}
+
+/// Fills a small disk beside a run that creates files, and expects the run to end with what it has
+/// measured.
+#[test]
+fn a_full_disk_ends_a_run_with_what_was_measured() {
+    let _machine = machine::shared();
+    let folder = folder();
+    let place = folder.path().to_str().unwrap();
+    let script = format!("mount -t tmpfs -o size=230m none {place} && exec \"$@\"");
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh"]);
+    command.args([env!("CARGO_BIN_EXE_thalweg"), "disk", place, "--engine", "own", "--only", "throughput,files"]);
+    command.args(["--size", "1MiB", "--seek-time", "10ms", "--files", "50000", "--file-size", "1", "--json"]);
+    let mut run = Process::start(&mut command);
+    // As its namespace sees it.
+    let seen = PathBuf::from(format!("/proc/{}/root{place}", run.id()));
+    let scratch = seen.join(format!("thalweg-disk.{}", run.id()));
+    until("small files", PATIENCE, || (scratch.join("sequential").exists() || run.ended().is_some()).then_some(()));
+    if run.ended().is_some() && run.stderr().contains("mount") {
+        let _ =
+            writeln!(std::io::stderr(), "\nSKIPPED: disk: this host allows no mounts ({}); run as root", run.stderr());
+        return;
+    }
+    let (chunk, mut filler) = (vec![b'x'; 1 << 20], File::create(seen.join("filler")).ok());
+    until("its end", PATIENCE, || {
+        // Until there is no room, and again what others free.
+        while filler.as_mut().is_some_and(|filler| filler.write_all(&chunk).is_ok()) {}
+        run.ended().map(drop)
+    });
+    drop(filler);
+    let ended = run.wait(PATIENCE);
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    let document = document(&ended);
+    assert_eq!(passes(&document["throughput"]), THROUGHPUT, "{document:#}");
+    let stopped = document["stopped"].as_str().unwrap();
+    assert!(stopped.contains(" is full (") && stopped.contains("create\" were done, and it needs 205 MB"), "{stopped}");
+    assert!(ended.stderr.contains(stopped), "{}", ended.stderr);
+}
+
+/// A full disk that fio meets is told as one of ours.
+#[test]
+fn a_disk_that_fio_finds_full_is_told_as_such() {
+    let _machine = machine::shared();
+    let folder = folder();
+    let place = folder.path().to_str().unwrap();
+    let script = format!("mount -t tmpfs -o size=300m none {place} && exec \"$@\"");
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh"]);
+    command.args([env!("CARGO_BIN_EXE_thalweg"), "disk", place, "--engine", "fio", "--only", "throughput"]);
+    command.args(["--size", "256MiB", "--block", "16", "--json"]);
+    let mut run = Process::start(&mut command);
+    let seen = PathBuf::from(format!("/proc/{}/root{place}", run.id()));
+    let data = seen.join(format!("thalweg-disk.{}/data", run.id()));
+    until("data", PATIENCE, || (data.exists() || run.ended().is_some()).then_some(()));
+    if run.ended().is_some() && run.stderr().contains("mount") {
+        let _ =
+            writeln!(std::io::stderr(), "\nSKIPPED: disk: this host allows no mounts ({}); run as root", run.stderr());
+        return;
+    }
+    let mut filler = File::create(seen.join("filler")).unwrap();
+    let chunk = vec![b'x'; 1 << 20];
+    while filler.write_all(&chunk).is_ok() {}
+    let ended = run.wait(PATIENCE);
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    let stopped = document(&ended)["stopped"].as_str().unwrap().to_owned();
+    assert!(
+        stopped.contains(" is full (") && stopped.contains("\"sequential output by block\" were done"),
+        "{stopped}"
+    );
+}

@@ -1,0 +1,227 @@
+//! `thalweg suite`: the suites against `thalweg serve` of a written tree, scaled to some seconds.
+
+use std::path::Path;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::document;
+use crate::machine;
+use crate::nginx::Nginx;
+use crate::process::{ExitedProcess, PATIENCE, Process, run_thalweg, thalweg, until, valid};
+use crate::recorder::{Recorder, Response};
+use crate::server::Server;
+
+/// The tree of a suite, and a server that serves it.
+struct Stage {
+    server: Server,
+    _folder: TempDir,
+}
+
+impl Stage {
+    fn of(tree: &str, options: &[&str]) -> Self {
+        let folder = TempDir::new().unwrap();
+        let root = folder.path().join("tree");
+        let written = run_thalweg(&[&["files", tree, text(&root)], options].concat());
+        assert_eq!(written.code, Some(0), "{written:?}");
+        let server = Server::start(&root, &[], thalweg).expect("the server starts");
+        Self { server, _folder: folder }
+    }
+
+    fn url(&self) -> String {
+        format!("{}/", self.server.url)
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary folders have plain names")
+}
+
+fn suite(name: &str, url: &str, options: &[&str]) -> ExitedProcess {
+    run_thalweg(&[&["suite", name, url, "--json"], options].concat())
+}
+
+/// The document of a suite that has come to its end.
+fn ended(ended: &ExitedProcess, name: &str) -> Value {
+    assert!(matches!(ended.code, Some(0 | 1 | 3)), "{ended:?}");
+    let document = document::of(ended);
+    assert_eq!((&document["kind"], &document["suite"]["suite"]), (&"suite".into(), &name.into()), "{ended:?}");
+    document
+}
+
+/// The value of a figure.
+fn figure(document: &Value, name: &str) -> Option<f64> {
+    let figures = document["suite"]["figures"].as_array().expect("a suite has figures");
+    let figure = figures.iter().find(|figure| figure["name"] == name);
+    figure.unwrap_or_else(|| panic!("no figure {name} in {figures:#?}"))["value"].as_f64()
+}
+
+fn curve<'a>(document: &'a Value, name: &str) -> &'a Vec<Value> {
+    let curves = document["suite"]["curves"].as_array().expect("a suite has curves");
+    let curve = curves.iter().find(|curve| curve["name"] == name);
+    curve.unwrap_or_else(|| panic!("no curve {name} in {curves:#?}"))["lines"][0]["points"].as_array().unwrap()
+}
+
+#[test]
+fn the_rate_of_small_files_is_searched() {
+    let _machine = machine::shared();
+    let stage = Stage::of("acme-small", &[]);
+    let folder = TempDir::new().unwrap();
+    let report = folder.path().join("small.html");
+    let options = ["--scale", "0.01", "--out", text(&report)];
+    let document = ended(&valid(|| suite("acme-small", &stage.url(), &options)), "acme-small");
+    if document["verdict"] == "pass" {
+        let (operations, bits) = (figure(&document, "operations").unwrap(), figure(&document, "bits").unwrap());
+        assert!(operations > 10.0 && (bits - operations * 512.0 * 8.0).abs() < 1.0, "{:#}", document["suite"]);
+    }
+    let choices = document["suite"]["choices"].to_string();
+    assert!(choices.contains("scaled by 0.01") && choices.contains("HTTP/1.0"), "{choices}");
+    assert!(document["suite"].get("trials").is_none() && !document["trials"].as_array().unwrap().is_empty());
+    let page = std::fs::read_to_string(report).unwrap();
+    assert!(page.contains("Afterburner") && page.contains("5200"), "the document's own figures are missing");
+}
+
+#[test]
+fn the_mixes_of_webbench_make_a_curve() {
+    let _machine = machine::shared();
+    let stage = Stage::of("webbench", &[]);
+    let options = ["--scale", "0.003", "--clients", "4,1,2"];
+    let document = ended(&valid(|| suite("webbench", &stage.url(), &options)), "webbench");
+    let threads: Vec<_> = curve(&document, "requests").iter().map(|point| point[0].as_f64().unwrap()).collect();
+    assert_eq!(threads, [2.0, 4.0, 8.0]);
+    let peak = figure(&document, "peak_requests").expect("some mix had a response");
+    assert!(curve(&document, "requests").iter().all(|point| point[1].as_f64().unwrap() <= peak * 1.002));
+    let phases: Vec<_> = document["trials"].as_array().unwrap().iter().map(|trial| trial["phase"].clone()).collect();
+    assert_eq!(phases, ["mix-1", "mix-2", "mix-4"]);
+}
+
+#[test]
+fn connections_at_the_speed_of_a_modem_are_counted() {
+    let _machine = machine::shared();
+    let stage = Stage::of("acme-modem", &[]);
+    let options = ["--scale", "0.01", "--max-connections", "100"];
+    let document = ended(&valid(|| suite("acme-modem", &stage.url(), &options)), "acme-modem");
+    if document["verdict"] == "pass" {
+        let found = &document["suite"]["figures"][0];
+        assert_eq!((&found["value"], &found["at_least"]), (&100.0.into(), &true.into()), "{found:#}");
+        assert!(found["words"].as_str().unwrap().starts_with("limited by the client"), "{found:#}");
+    }
+}
+
+#[test]
+fn heanet_has_its_three_tests() {
+    let _machine = machine::shared();
+    let stage = Stage::of("heanet", &[]);
+    let options = ["--scale", "0.002", "--max-connections", "64"];
+    let document = ended(&valid(|| suite("heanet", &stage.url(), &options)), "heanet");
+    for bytes in [100, 1000, 2000, 10_000] {
+        assert!(figure(&document, &format!("requests_{bytes}")).is_some_and(|rate| rate > 1.0), "{bytes}");
+    }
+    assert_eq!(curve(&document, "percentiles").len(), 9);
+    let demanded: Vec<_> = curve(&document, "autobench").iter().map(|point| point[0].as_f64().unwrap()).collect();
+    assert_eq!((demanded.len(), demanded[0], demanded[9]), (10, 200.0, 2000.0));
+}
+
+#[test]
+fn dynamic_requests_go_to_the_built_in_origin() {
+    let _machine = machine::shared();
+    let folder = TempDir::new().unwrap();
+    let root = folder.path().join("tree");
+    assert_eq!(run_thalweg(&["files", "specweb99", text(&root), "--load", "1"]).code, Some(0));
+    let origin = Process::start(&mut thalweg(&["suite", "origin", "--listen", "127.0.0.1:0"]));
+    let listening = until("the origin", PATIENCE, || origin.stdout().lines().next().map(str::to_owned));
+    let origin_url = listening.strip_prefix("listening on ").expect("the origin says where").trim_end_matches('/');
+    let nginx = Nginx::with_listener(
+        "",
+        &format!(
+            "location /tree/ {{ root {}; }} location /dynamic/ {{ proxy_pass {origin_url}; }}",
+            text(folder.path())
+        ),
+    );
+    let url = nginx.other_url("http", "/tree/");
+    let options = ["--scale", "0.01", "--load", "1", "--max-connections", "8"];
+    let document =
+        ended(&valid(|| suite("specweb99", &url, &[&options[..], &["--dynamic", "/dynamic"]].concat())), "specweb99");
+    assert!(document["suite"]["choices"].to_string().contains("12.45 %"), "{:#}", document["suite"]);
+    if document["verdict"] == "pass" {
+        assert_eq!(figure(&document, "connections"), Some(8.0), "{:#}", document["suite"]);
+    }
+    let elsewhere = suite("specweb99", &url, &[&options[..], &["--dynamic", "/elsewhere"]].concat());
+    assert_eq!(elsewhere.code, Some(4), "{elsewhere:?}");
+    assert!(elsewhere.stderr.contains("the dynamic requests beneath /elsewhere"), "{elsewhere:?}");
+    let requested: Vec<String> = nginx.finish().into_iter().map(|entry| entry.uri).collect();
+    for kind in ["get", "ad", "cgi", "post"] {
+        assert!(requested.iter().any(|uri| *uri == format!("/dynamic/{kind}")), "{kind}");
+    }
+    origin.signal("TERM");
+    assert_eq!(origin.wait(PATIENCE).code, Some(0));
+}
+
+#[test]
+fn a_missing_server_or_tree_is_named() {
+    let _machine = machine::shared();
+    let stage = Stage::of("acme-small", &[]);
+    let check = |name: &str, url: &str, parts: &[&str]| {
+        let ended = suite(name, url, &["--scale", "0.01"]);
+        assert_eq!(ended.code, Some(4), "{ended:?}");
+        assert!(parts.iter().all(|part| ended.stderr.contains(part)), "{ended:?}");
+    };
+    check("acme-small", "http://127.0.0.1:1/", &["cannot connect"]);
+    check(
+        "acme-small",
+        &format!("{}elsewhere", stage.url()),
+        &["the tree of acme-small is not at", "GET /elsewhere/0000.html is 404", "thalweg files acme-small DIR"],
+    );
+    check("heanet", &stage.url(), &["the tree of heanet is not at", "is 404"]);
+    let usage = run_thalweg(&["suite", "acme", &stage.url()]);
+    assert_eq!(usage.code, Some(2), "{usage:?}");
+    assert!(usage.stderr.contains("expected one of acme-small"), "{usage:?}");
+}
+
+/// A server of HEAnet's files.
+fn heanet_server() -> Recorder {
+    Recorder::start(|request| {
+        let bytes = request.target.trim_start_matches('/').trim_end_matches(".txt").parse().unwrap_or(0);
+        Response { closes: request.version == "HTTP/1.0", ..Response::good(&"x".repeat(bytes)) }
+    })
+}
+
+/// A suite of HEAnet's that has measured the files of 100 bytes and goes on.
+fn begun_heanet(server: &Recorder) -> Process {
+    let options = ["--scale", "0.02", "--timeout", "1s", "--json"];
+    let suite = Process::start(&mut thalweg(&[&["suite", "heanet", &server.url("/")], &options[..]].concat()));
+    let of = |target: &str| server.received().iter().filter(|request| request.target == target).count();
+    // The first and the last file are requested once each before anything is measured.
+    until("requests for the second file", PATIENCE, || (of("/1000.txt") > 20).then_some(()));
+    suite
+}
+
+#[test]
+fn an_interrupted_suite_keeps_its_figures() {
+    let _machine = machine::shared();
+    let server = heanet_server();
+    let suite = begun_heanet(&server);
+    suite.signal("INT");
+    let ended = suite.wait(PATIENCE);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let document = document::of(&ended);
+    assert_eq!((&document["suite"]["interrupted"], &document["verdict"]), (&true.into(), &"invalid".into()));
+    assert!(document["reasons"].to_string().contains("interrupted"), "{}", document["reasons"]);
+    assert!(figure(&document, "requests_100").is_some());
+    assert_eq!(figure(&document, "connections"), None);
+}
+
+#[test]
+fn a_server_that_dies_is_named_and_the_figures_before_are_kept() {
+    let _machine = machine::shared();
+    let server = heanet_server();
+    let suite = begun_heanet(&server);
+    drop(server);
+    let ended = suite.wait(PATIENCE);
+    assert!(matches!(ended.code, Some(1 | 3)), "{ended:?}");
+    let document = document::of(&ended);
+    assert_eq!(document["suite"]["interrupted"], false);
+    assert!(document["reasons"].to_string().contains("the server is gone"), "{}", document["reasons"]);
+    assert!(figure(&document, "requests_100").is_some());
+    assert_eq!(figure(&document, "connections"), None);
+}
