@@ -12,6 +12,7 @@
 //! | [`log_sessions`] | access logs as session files |
 //! | [`load_http2`], [`client_tls`], [`protocols`] | loads over HTTP/2 and over TLS; all commands over both |
 //! | [`input`], [`files`], [`formats`], [`memory`] | tests of input and output, and of the cost of input |
+//! | [`trees`] | document trees, written, compared, and requested as often as their tests do |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`disk`] | the benchmark of a file system, its folders, a full disk |
 //! | [`doctor`] | settings of the host: examined, changed, put back |
@@ -114,6 +115,7 @@ mod suite;
 mod suite_table;
 mod sweep;
 mod tls;
+mod trees;
 mod unix_sockets;
 mod workloads;
 mod yardstick;

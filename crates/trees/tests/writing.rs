@@ -1,4 +1,5 @@
 //! Writing and comparing: nothing half-written is left, and each difference is found.
+#![forbid(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;

@@ -2,8 +2,9 @@
 //!
 //! Check files are kept by [`CheckTable`](crate::CheckTable). Both have the same lines: a target,
 //! then conditions as [`Check::parse`](crate::Check::parse) reads them, separated by blanks. In a
-//! list the conditions may be missing, and a weight may stand before them. Empty lines, and lines whose first word begins with `#`, are
-//! passed over. The caller decides on which hosts a URL may be.
+//! list the conditions may be missing, and a weight may stand before them. Empty lines, and lines
+//! whose first word begins with `#`, are passed over. The caller decides on which hosts a URL may
+//! be.
 
 use std::fmt;
 use std::io::BufRead;

@@ -91,8 +91,8 @@ pub struct Choices<'a> {
 }
 
 impl<'a> Choices<'a> {
-    /// The choices that a list gives. Of a list that is empty, because requests come from elsewhere,
-    /// nothing is ever chosen.
+    /// The choices that a list gives. Nothing is ever chosen from an empty one, whose requests come
+    /// from elsewhere.
     pub fn of(requests: &'a RequestList) -> Self {
         Self { count: requests.len().max(1), weights: requests.weights() }
     }
@@ -102,8 +102,8 @@ impl Chooser {
     /// Chooses from a list, for thread `thread` of `threads`.
     ///
     /// # Panics
-    /// The list is empty, it has no weights for [`Pick::Weighted`], there is no such thread, or a Zipf
-    /// exponent is out of bounds.
+    /// The list is empty, it has no weights for [`Pick::Weighted`], there is no such thread, or a
+    /// Zipf exponent is out of bounds.
     pub fn new(pick: Pick, choices: Choices<'_>, seed: u64, thread: usize, threads: usize) -> Self {
         let Choices { count, weights } = choices;
         assert!(count > 0 && thread < threads, "there is a list and a thread");
@@ -228,8 +228,8 @@ mod tests {
         check_fits(Pick::Weighted, 1000, |place| ((place + 1) as f64).powf(-0.8) * 1e-9);
     }
 
-    /// Of a million requests the shares of classes, of files in a class and of directories are those
-    /// of SPECweb99's rules within 1 %.
+    /// Classes, files of a class and directories get their shares of a million requests as
+    /// SPECweb99's rules have them, within 1 %.
     #[test]
     fn a_million_requests_have_the_shares_of_specweb99() {
         const DRAWS: usize = 1_000_000;

@@ -52,7 +52,7 @@ pub fn acme_spec() -> Layout {
 /// SPECweb96's file set; all directories are as popular as each other.
 pub fn specweb96(operations_per_s: f64) -> Layout {
     let mut layout = layout();
-    for number in 0..specweb96_directories(operations_per_s).max(1) {
+    for number in 0..specweb96_directories(operations_per_s) {
         push_directory(&mut layout, &format!("dir{number:05}/"), 1.0, &poisson_shares());
     }
     layout
