@@ -1,5 +1,6 @@
 """Running a program to its end, with what it has cost as the kernel accounts it."""
 
+import contextlib
 import functools
 import os
 import pathlib
@@ -141,6 +142,34 @@ def socket_memory():
     if not found:
         return {}
     return {"tcp_in_use": int(found.group(1)), "tcp_bytes": int(found.group(5)) * os.sysconf("SC_PAGE_SIZE")}
+
+
+#: The kernel's accounts of its own memory, as /proc/meminfo names them: objects, page tables, stacks, and what belongs to each CPU.
+KERNEL_ACCOUNTS = ("Slab", "PageTables", "KernelStack", "Percpu")
+
+
+def kernel_memory():
+    """The kernel's own memory, and what is available to programs, in KiB."""
+    found = dict(re.findall(r"^(\w+):\s+(\d+) kB", machine.read("/proc/meminfo"), re.MULTILINE))
+    accounts = {name: int(found.get(name, 0)) for name in (*KERNEL_ACCOUNTS, "SReclaimable", "MemAvailable")}
+    return accounts | {"own_kb": sum(accounts[name] for name in KERNEL_ACCOUNTS)}
+
+
+def slabs_kb(least_kb=4096):
+    """The kernel's caches of objects of at least this size, by name, in KiB; none unless root asks."""
+    found = {}
+    for line in machine.read("/proc/slabinfo").splitlines()[2:]:
+        fields = line.split()
+        size_kb = int(fields[14]) * int(fields[5]) * os.sysconf("SC_PAGE_SIZE") // 1024
+        if size_kb >= least_kb:
+            found[fields[0]] = size_kb
+    return found
+
+
+def drop_objects():
+    """Has the kernel free the objects that it keeps in case they are used again, so that later growth is of what is in use; as root."""
+    with contextlib.suppress(OSError):
+        pathlib.Path("/proc/sys/vm/drop_caches").write_text("2")
 
 
 def on_path(name, extra=()):

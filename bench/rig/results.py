@@ -147,6 +147,10 @@ class Results:
     def write(self, name, text):
         (self.folder / name).write_text(self.clean(text))
 
+    def write_packed(self, name, text):
+        """Writes NAME.xz."""
+        (self.folder / f"{name}.xz").write_bytes(lzma.compress(self.clean(text).encode(), preset=9))
+
     def settings(self, new):
         """Keeps the settings of a new folder; returns those that an old one was made with."""
         path = self.folder / "settings.json"

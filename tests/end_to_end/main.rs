@@ -112,6 +112,7 @@ mod stall;
 mod standstill;
 mod store;
 mod suite;
+mod suite_table;
 mod sweep;
 mod tls;
 mod trees;
