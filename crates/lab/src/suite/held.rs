@@ -4,6 +4,7 @@
 //! A step opens so many connections, has each request one file after the other at the pace, and
 //! judges them over a window. `connections` says which number comes next.
 
+use std::thread;
 use std::time::Duration;
 
 use thalweg_doctor::needs::{DESCRIPTORS_BESIDE, Sources, Threads, counted_on, share_out, spread};
@@ -42,6 +43,10 @@ const READ_CYCLE_MAX: Duration = Duration::from_secs(4);
 const READ_CYCLE_PER_CONNECTION: Duration = Duration::from_micros(120);
 const CYCLES_MIN: u32 = 4;
 
+/// The time in which the server can close its ends of a step's connections, or the next step would
+/// find its places taken.
+const SETTLING: Duration = Duration::from_millis(500);
+
 /// New connections per second. A listen queue of the kernel's default length empties in between.
 const OPENING_RATE: f64 = 2_500.0;
 /// The first number that is tried.
@@ -67,6 +72,7 @@ pub(super) fn search(stage: &mut Stage<'_>, name: &str, rules: HoldRules) -> Res
         let limits: Vec<Limit> =
             (rules.errors_below > 0.0).then(|| errors.parse().expect("a valid limit")).into_iter().collect();
         let result = stage.trial("hold", plan, &limits)?;
+        thread::sleep(SETTLING);
         let (held, why) = StepFigures::of(&result, connections).judge(rules);
         match held {
             Held::Met => {}
