@@ -346,7 +346,7 @@ fn empty(plan: &Plan, origin: Origin, engine: &Engine) -> Document {
             load_average: load_average.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0),
         },
         file_system: FileSystem {
-            folder: plan.settings.folder.display().to_string(),
+            folder: plan.folder.display().to_string(),
             kind: mount.kind,
             source: mount.source,
             options: mount.options,

@@ -111,6 +111,31 @@ fn specweb99_grows_with_connections_and_follows_zipf_twice() {
     assert!((weight("file_set/dir00000/class3_8") / weight("file_set/dir00009/class3_8") - 10.0).abs() < 1e-9);
 }
 
+/// Bytes of the most popular files of SPECweb99's file set that get 90, 95 and 99 % of requests,
+/// beside those in table 2 of Y. Ruan and V. Pai, "Understanding and Addressing Blocking-Induced
+/// Network Server Latency" (USENIX 2006), in MB. The paper's first column, 50 %, has too few files.
+#[test]
+fn the_popularity_of_specweb99_is_that_of_a_published_table() {
+    for (directories, expected) in [(210, [39.5, 64.6, 138.3]), (629, [101.8, 181.2, 385.7])] {
+        let load = (f64::from(directories) + 0.5 - 25.0) * 5.0 * 122_000.0 / 400_000.0;
+        let tree = tree(TreeName::SpecWeb99, &TreeSettings { load: Some(load), ..settings() });
+        assert_eq!(tree.files().len(), directories as usize * 36);
+        let mut files: Vec<_> = tree.files().iter().collect();
+        files.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+        for (share, expected) in [0.90, 0.95, 0.99].into_iter().zip(expected) {
+            let (mut requests, mut bytes) = (0.0, 0);
+            for file in files.iter().take_while(|file| {
+                requests += file.weight;
+                requests < share
+            }) {
+                bytes += file.size;
+            }
+            let found = bytes as f64 / 1e6;
+            assert!((found / expected - 1.0).abs() < 0.07, "{directories}, {share}: {found} instead of {expected}");
+        }
+    }
+}
+
 #[test]
 fn a_mirror_has_its_size_to_the_byte_and_an_archives_shape() {
     for size in [10_000_000, 123_456_789, 100_000_000_000] {

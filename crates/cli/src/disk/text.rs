@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use thalweg_disk::document::{Document, Pass, ReadSizes, Row, Streams, Unit};
-use thalweg_units::display::{bytes, count, percent, rate, size};
+use thalweg_units::display::{bytes, count, percent, rate, size, time};
 
 /// The result in lines.
 pub(super) fn of(document: &Document) -> String {
@@ -63,7 +63,7 @@ fn rows(title: &str, rows: &[Row]) -> String {
             "  {name:<26}{:>14}{:>8}{:>10}  {}",
             per_second(row),
             format!("{:.0} %", row.cpu * 100.0),
-            format!("{:.1} s", row.seconds),
+            time((row.seconds * 1e9) as u64),
             row.engine,
         )
         .expect("a string takes everything");
@@ -112,7 +112,7 @@ fn streams(streams: &Streams) -> String {
             text,
             "  {name:<26}{:>14}{cpu:>8}{:>10}  {}",
             bytes_per_second(level.bytes_per_s),
-            format!("{:.1} s", level.seconds),
+            time((level.seconds * 1e9) as u64),
             streams.engine
         )
         .expect("a string takes everything");

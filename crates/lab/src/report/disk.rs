@@ -1,7 +1,7 @@
 //! The page about a file system.
 
 use maud::{Markup, html};
-use thalweg_disk::document::{Document, Pass, ReadSizes, Row, Streams, Unit};
+use thalweg_disk::document::{Document, Pass, ReadSize, ReadSizes, Row, SettingsDocument, StreamLevel, Streams, Unit};
 use thalweg_units::display;
 
 use super::chart::{Axis, Chart, Color, Dashes, Mark, Panel, Point, Series, json_for_script};
@@ -50,7 +50,7 @@ fn sentence(document: &Document) -> String {
     let parts: Vec<String> = [
         of(Pass::InputByBlock).map(|row| format!("reads files sequentially at {}", figure(row))),
         of(Pass::OutputByBlock).map(|row| format!("writes them at {}", figure(row))),
-        of(Pass::RandomSeeks).map(|row| format!("seeks {}", figure(row))),
+        of(Pass::RandomSeeks).map(|row| format!("makes {} random reads per second", words::rate(row.per_second))),
     ]
     .into_iter()
     .flatten()
@@ -85,9 +85,16 @@ fn facts(document: &Document) -> Markup {
             div { dt { "Large file" } dd { (display::size(settings.size)) " in blocks of " (display::size(settings.block)) } }
             div { dt { "Page cache" } dd { (settings.cache) } }
             div { dt { "Data moved by" } dd { (engine) } }
-            div { dt { "Small files" } dd { (display::count(settings.files)) " of " (display::size(settings.file_size)) } }
+            div { dt { "Small files" } dd { (small_files(settings)) } }
             div { dt { "Started" } dd { time datetime=(document.started) { (words::date(&document.started)) } } }
         }
+    }
+}
+
+fn small_files(settings: &SettingsDocument) -> String {
+    match settings.file_size {
+        0 => format!("{}, empty", display::count(settings.files)),
+        size => format!("{} of {}", display::count(settings.files), display::size(size)),
     }
 }
 
@@ -121,37 +128,36 @@ fn share(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// Throughput over the size of a read: the median of the rounds, and each figure as a point.
+/// Throughput over the size of a read: medians of the rounds, with the least and the greatest.
 fn read_sizes_chart(all: &[ReadSizes]) -> Chart {
     let sizes = || all.iter().flat_map(|read| &read.points).map(|point| point.size);
     let (first, last) = (sizes().min().unwrap_or(1), sizes().max().unwrap_or(1));
     let most = all.iter().flat_map(|read| &read.points).flat_map(|point| &point.rounds).copied().fold(0.0, f64::max);
-    let series = all.iter().enumerate().flat_map(|(position, read)| read_sizes_series(position, read)).collect();
+    let series = all.iter().enumerate().map(|(position, read)| read_sizes_series(position, read)).collect();
     let x = Axis::sizes(first, last).titled("size of a read");
     let panel = Panel::new(Axis::from_zero(most / MEGABYTE * 1.05), HEIGHT, series);
     let words: Vec<String> = all.iter().map(read_sizes_words).collect();
     Chart::new("read-sizes", "Throughput of reads from the page cache, in MB/s", x, panel).in_words(words.join(" "))
 }
 
-fn read_sizes_series(position: usize, read: &ReadSizes) -> [Series; 2] {
-    let color = Color::Side(position);
-    let median = |point: &thalweg_disk::document::ReadSize| {
+fn read_sizes_series(position: usize, read: &ReadSizes) -> Series {
+    let median = |point: &ReadSize| {
         let hover = format!("{}\n{}: {}", named(read), display::bytes(point.size), bytes_per_second(point.bytes_per_s));
-        Point::new(point.size as f64, Some(point.bytes_per_s / MEGABYTE), hover)
+        Point::new(point.size as f64, Some(point.bytes_per_s / MEGABYTE), hover).within(ends(&point.rounds))
     };
-    let single = read
-        .points
-        .iter()
-        .flat_map(|point| point.rounds.iter().map(|figure| Point::new(point.size as f64, Some(figure / MEGABYTE), "")));
-    [
-        Series::marks("single rounds", color, Mark::Cross, single.collect()).unlisted(),
-        Series::line(named(read), color, 2.0, Dashes::Solid, read.points.iter().map(median).collect()),
-    ]
+    let points = read.points.iter().map(median).collect();
+    Series::line(named(read), Color::Side(position), 2.0, Dashes::Solid, points)
+}
+
+/// The least and the greatest figure, in units of the charts.
+fn ends(figures: &[f64]) -> [f64; 2] {
+    let figures = figures.iter().map(|figure| figure / MEGABYTE);
+    figures.fold([f64::MAX, 0.0], |[low, high], figure| [figure.min(low), figure.max(high)])
 }
 
 fn named(read: &ReadSizes) -> String {
     match read.busy_threads {
-        0 => "median of the rounds".to_owned(),
+        0 => "without busy threads".to_owned(),
         threads => format!("beside {}", words::counted(threads as u64, "busy thread")),
     }
 }
@@ -196,12 +202,10 @@ fn read_sizes_table(all: &[ReadSizes]) -> Markup {
 
 /// Throughput over the number of streams.
 fn streams_chart(streams: &Streams) -> Chart {
-    let point = |level: &thalweg_disk::document::StreamLevel| {
+    let point = |level: &StreamLevel| {
         let name = words::counted(level.streams as u64, "stream");
         let hover = format!("{name}\n{}, CPU {}", bytes_per_second(level.bytes_per_s), share(level.cpu));
-        let rounds = level.rounds.iter().map(|figure| figure / MEGABYTE);
-        let ends = rounds.fold([f64::MAX, 0.0], |[low, high], figure| [figure.min(low), figure.max(high)]);
-        Point::new(level.streams as f64, Some(level.bytes_per_s / MEGABYTE), hover).within(ends)
+        Point::new(level.streams as f64, Some(level.bytes_per_s / MEGABYTE), hover).within(ends(&level.rounds))
     };
     let line =
         Series::line("all streams", Color::Series, 2.0, Dashes::Solid, streams.levels.iter().map(point).collect());
