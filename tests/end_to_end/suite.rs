@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::document;
 use crate::machine;
 use crate::nginx::Nginx;
-use crate::process::{ExitedProcess, PATIENCE, Process, run_thalweg, thalweg, until};
+use crate::process::{DRIVERS, ExitedProcess, PATIENCE, Process, run_thalweg, thalweg, until};
 use crate::recorder::{Recorder, Response};
 use crate::server::Server;
 
@@ -86,8 +86,22 @@ fn the_rate_of_small_files_is_searched() {
 fn the_mixes_of_webbench_make_a_curve() {
     let _machine = machine::shared();
     let stage = Stage::of("webbench", &[]);
-    let options = ["--scale", "0.003", "--clients", "4,1,2"];
+    for driver in DRIVERS {
+        check_mixes(&stage, driver);
+    }
+}
+
+fn check_mixes(stage: &Stage, driver: &str) {
+    let options = ["--scale", "0.003", "--clients", "4,1,2", "--driver", driver];
     let document = ended(&suite("webbench", &stage.url(), &options), "webbench");
+    // Reads of 4096 bytes bring whole files, too.
+    let failed: u64 = document["trials"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|trial| trial["outcomes"]["failed_check"].as_u64())
+        .sum();
+    assert_eq!(failed, 0, "{driver}");
     let threads: Vec<_> = curve(&document, "requests").iter().map(|point| point[0].as_f64().unwrap()).collect();
     assert_eq!(threads, [2.0, 4.0, 8.0]);
     let peak = figure(&document, "peak_requests").expect("some mix had a response");
