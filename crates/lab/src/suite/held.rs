@@ -4,6 +4,7 @@
 //! A step opens so many connections, has each request one file after the other at the pace, and
 //! judges them over a window. `connections` says which number comes next.
 
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
@@ -64,7 +65,8 @@ const TIMEOUT_MIN: Duration = Duration::from_secs(10);
 pub(super) fn search(stage: &mut Stage<'_>, name: &str, rules: HoldRules) -> Result<(), Stop> {
     let max = bound(stage)?;
     let mut search = ConnectionSearch::new(FIRST.min(max), max, WIDTH);
-    let mut last_miss = String::new();
+    // Of each number, since one that is missed may be met at the next trial.
+    let mut misses: BTreeMap<usize, String> = BTreeMap::new();
     let mut last_client = String::new();
     while let Some(connections) = search.step() {
         let plan = plan(stage, connections, rules)?;
@@ -76,18 +78,21 @@ pub(super) fn search(stage: &mut Stage<'_>, name: &str, rules: HoldRules) -> Res
         let (held, why) = StepFigures::of(&result, connections).judge(rules);
         match held {
             Held::Met => {}
-            Held::Missed => last_miss = why,
+            Held::Missed => drop(misses.insert(connections, why)),
             Held::ClientFellShort => last_client = why,
         }
         search.record(connections, held);
-        note(stage, name, search.result(), max, &last_miss, &last_client);
+        let found = search.result();
+        let miss = found.missed.and_then(|missed| misses.get(&missed)).map_or("", String::as_str);
+        note(stage, name, found, max, miss, &last_client);
     }
     let found = search.result();
     if found.met == 0 {
         let (verdict, why) = if found.limited_by_client {
             (Verdict::Invalid, format!("the client fell short at every number of connections: {last_client}"))
         } else {
-            (Verdict::Fail, format!("the server held no connection at the pace: {last_miss}"))
+            let why = misses.into_values().next().unwrap_or_default();
+            (Verdict::Fail, format!("the server held no connection at the pace: {why}"))
         };
         stage.worsen(verdict, why);
     }
@@ -97,9 +102,10 @@ pub(super) fn search(stage: &mut Stage<'_>, name: &str, rules: HoldRules) -> Res
 /// The observations of one step.
 #[derive(Clone, Debug, Default)]
 struct StepFigures {
-    /// Connections that were to be held, those open at the end, and those that received something,
-    /// with the ones of them that conformed.
+    /// Connections that were to be held, those opened in all, those open at the end, and those that
+    /// received something, with the ones of them that conformed.
     wanted: u64,
+    opened: u64,
     held: u64,
     measured: u64,
     conforming: u64,
@@ -116,6 +122,7 @@ impl StepFigures {
         let is_invalid = result.judgement.verdict == Verdict::Invalid;
         Self {
             wanted: connections as u64,
+            opened: trial.connections.opened,
             held: trial.connections.held,
             measured: trial.bits_per_connection.count(),
             conforming: trial.connections.conforming,
@@ -141,7 +148,7 @@ impl StepFigures {
             };
             let named: Vec<String> = self.errors.iter().map(named).collect();
             format!("with {} connections there were {}", display::count(self.wanted), named.join(", "))
-        } else if self.held < self.wanted {
+        } else if self.held + self.replaced() < self.wanted {
             format!("{} of {} connections were open at the end", display::count(self.held), display::count(self.wanted))
         } else if short > 0 {
             let pace = display::link_rate(rules.conforming_bits_per_s);
@@ -153,6 +160,12 @@ impl StepFigures {
             Some(shortfall) if within(by_server) => (Held::ClientFellShort, shortfall.clone()),
             _ => (Held::Missed, why),
         }
+    }
+
+    /// Connections that came in the place of others. A server may close a connection after a
+    /// response; if it is being replaced at the end, it is not lost.
+    fn replaced(&self) -> u64 {
+        self.opened.saturating_sub(self.wanted)
     }
 }
 
@@ -255,8 +268,15 @@ mod tests {
     };
 
     fn check(change: impl FnOnce(&mut StepFigures), expected: Held, part: &str) {
-        let mut step =
-            StepFigures { wanted: 100, held: 100, measured: 100, conforming: 100, offered: 1000, ..Default::default() };
+        let mut step = StepFigures {
+            wanted: 100,
+            opened: 100,
+            held: 100,
+            measured: 100,
+            conforming: 100,
+            offered: 1000,
+            ..Default::default()
+        };
         change(&mut step);
         let (held, why) = step.judge(RULES);
         assert_eq!(held, expected, "{step:?}");
@@ -268,6 +288,8 @@ mod tests {
         let late = || Some("the client sent late".to_owned());
         check(|_| {}, Held::Met, "");
         check(|step| step.held = 99, Held::Missed, "99 of 100 connections were open");
+        check(|step| (step.held, step.opened) = (99, 120), Held::Met, "");
+        check(|step| (step.held, step.opened) = (70, 120), Held::Missed, "70 of 100 connections were open");
         check(|step| step.conforming = 98, Held::Missed, "2 of 100 connections made less than 320 kbit/s");
         // A connection that was opened in the place of another one has to conform, too.
         check(|step| step.measured = 101, Held::Missed, "1 of 100 connections");
