@@ -118,7 +118,8 @@ fn describe(kind: Kind, plan: &Plan) -> String {
         Kind::Find => "open loop, the rate searched".to_owned(),
         Kind::Sweep => "open loop, rates from low to high".to_owned(),
         Kind::Compare => "interleaved rounds".to_owned(),
-        Kind::Suite => "the suite's loads".to_owned(),
+        // Each of its loads stands in its rules.
+        Kind::Suite => return "the loads of the suite".to_owned(),
     };
     let calls = if let Some(UserPlan::Calls(calls)) = plan.user { Some(calls) } else { plan.calls };
     let reuse = match calls {

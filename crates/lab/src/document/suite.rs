@@ -229,7 +229,7 @@ impl Measured {
     pub fn sentence(&self) -> String {
         let told = |figure: &Figure| figure.value.map(|_| format!("{} {}", figure.title, figure.text()));
         // Tables have the rest.
-        const TOLD_MAX: usize = 4;
+        const TOLD_MAX: usize = 2;
         let told: Vec<String> = self.figures.iter().filter_map(told).take(TOLD_MAX).collect();
         if told.is_empty() {
             return format!("{}: nothing was measured.", self.suite);

@@ -94,7 +94,62 @@ fn chart(curve: &Curve) -> Chart {
             .marked(MARKS[position % MARKS.len()])
     };
     let series = curve.lines.iter().enumerate().map(line).collect();
-    let panel = Panel::new(Axis::from_zero(highest * 1.08).titled(&curve.y_axis), HEIGHT, series);
+    let panel = Panel::new(Axis::from_zero(highest * 1.08), HEIGHT, series).titled(&curve.y_axis);
     let x = Axis::from_zero(furthest * 1.04).titled(&curve.x_axis);
-    Chart::new(format!("suite-{}", curve.name), &curve.title, x, panel).in_words(&curve.words)
+    Chart::new(format!("suite-{}", curve.name), &curve.title, x, panel).in_words(capitalised(&curve.words))
+}
+
+/// A clause as a sentence.
+fn capitalised(clause: &str) -> String {
+    let mut letters = clause.chars();
+    letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+    use crate::document::{CurveLine, Kind, SuiteName, Unit};
+
+    #[test]
+    fn figures_stand_beside_those_of_the_document() {
+        let mut measured = Measured::new(SuiteName::Webbench, 0.5);
+        let figure = Figure {
+            value: Some(26_400.0),
+            interval95: Some([26_000.0, 27_000.0]),
+            at_least: true,
+            words: "the peak is <high>".to_owned(),
+            ..Figure::new("peak_requests", "peak requests/sec", Unit::PerSecond)
+        };
+        measured.figures = vec![figure, Figure::new("peak_threads", "threads at the peak", Unit::Threads)];
+        measured.choices = vec!["HTTP/1.0 without keep-alive".to_owned()];
+        let curve = |name: &str, points: Vec<[f64; 2]>| Curve {
+            name: name.to_owned(),
+            title: "Figure 4".to_owned(),
+            x_axis: "test threads".to_owned(),
+            y_axis: "requests per second".to_owned(),
+            lines: vec![CurveLine { name: "a".to_owned(), points }],
+            words: "the peak is high".to_owned(),
+        };
+        measured.curves = vec![curve("requests", vec![[2.0, 100.0], [32.0, 200.0]]), curve("throughput", Vec::new())];
+        let document = crate::document::Document {
+            suite: Some(measured),
+            ..sample::document(Kind::Suite, vec![sample::trial("mix-1", 0.0, 100.0, 1.0)])
+        };
+        let page = super::super::html(&document);
+        for part in [
+            "webbench: peak requests/sec at least",
+            "Linux/Apache 1.3.4",
+            "<td class=\"number\">1,000</td>",
+            "26,000/s",
+            "the peak is &lt;high&gt;",
+            "HTTP/1.0 without keep-alive.",
+            "id=\"suite-requests\"",
+            "The peak is high.",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
+        // A curve without points is not drawn.
+        assert!(!page.contains("id=\"suite-throughput\""));
+    }
 }

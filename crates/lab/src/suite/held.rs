@@ -4,11 +4,12 @@
 //! A step opens so many connections, has each request one file after the other at the pace, and
 //! judges them over a window. `connections` says which number comes next.
 
+use std::thread;
 use std::time::Duration;
 
 use thalweg_doctor::needs::{DESCRIPTORS_BESIDE, Sources, Threads, counted_on, share_out, spread};
 use thalweg_load::{Extent, LoopPlan, Pace, Plan};
-use thalweg_measure::{Limit, Verdict};
+use thalweg_measure::{Limit, Outcome, Verdict};
 use thalweg_sys::resource_limits::{descriptors, ip_local_port_range, raise_descriptors};
 use thalweg_sys::{PeerAddr, PortRange, proc};
 use thalweg_units::display;
@@ -16,7 +17,7 @@ use thalweg_wire::Version;
 
 use super::connections::{ConnectionSearch, Held, MostHeld};
 use super::settings::SuiteError;
-use super::stage::{Stage, Stop, error_share};
+use super::stage::{Stage, Stop};
 use crate::trial::TrialResult;
 
 /// The conditions that a step has to meet.
@@ -41,6 +42,10 @@ const READ_CYCLE_MAX: Duration = Duration::from_secs(4);
 /// The connections of a CPU from which on reads are that far apart.
 const READ_CYCLE_PER_CONNECTION: Duration = Duration::from_micros(120);
 const CYCLES_MIN: u32 = 4;
+
+/// The time in which the server can close its ends of a step's connections, or the next step would
+/// find its places taken.
+const SETTLING: Duration = Duration::from_millis(500);
 
 /// New connections per second. A listen queue of the kernel's default length empties in between.
 const OPENING_RATE: f64 = 2_500.0;
@@ -67,7 +72,8 @@ pub(super) fn search(stage: &mut Stage<'_>, name: &str, rules: HoldRules) -> Res
         let limits: Vec<Limit> =
             (rules.errors_below > 0.0).then(|| errors.parse().expect("a valid limit")).into_iter().collect();
         let result = stage.trial("hold", plan, &limits)?;
-        let (held, why) = judge(&result, connections, rules);
+        thread::sleep(SETTLING);
+        let (held, why) = StepFigures::of(&result, connections).judge(rules);
         match held {
             Held::Met => {}
             Held::Missed => last_miss = why,
@@ -88,32 +94,72 @@ pub(super) fn search(stage: &mut Stage<'_>, name: &str, rules: HoldRules) -> Res
     Ok(())
 }
 
-/// The outcome of one step, and why it was not met.
-fn judge(result: &TrialResult, connections: usize, rules: HoldRules) -> (Held, String) {
-    let counts = &result.figures.trial.connections;
-    let measured = result.figures.trial.bits_per_connection.count();
-    let errors = error_share(result);
-    if result.judgement.verdict == Verdict::Invalid {
-        return (Held::ClientFellShort, result.trial.reasons.join("; "));
+/// The observations of one step.
+#[derive(Clone, Debug, Default)]
+struct StepFigures {
+    /// Connections that were to be held, those open at the end, and those that received something,
+    /// with the ones of them that conformed.
+    wanted: u64,
+    held: u64,
+    measured: u64,
+    conforming: u64,
+    /// Requests, and those that ended in an error.
+    offered: u64,
+    errors: Vec<(Outcome, u64)>,
+    /// The client's shortfall, in words.
+    shortfall: Option<String>,
+}
+
+impl StepFigures {
+    fn of(result: &TrialResult, connections: usize) -> Self {
+        let trial = &result.figures.trial;
+        let is_invalid = result.judgement.verdict == Verdict::Invalid;
+        Self {
+            wanted: connections as u64,
+            held: trial.connections.held,
+            measured: trial.bits_per_connection.count(),
+            conforming: trial.connections.conforming,
+            offered: trial.counts.offered,
+            errors: trial.outcomes.iter().filter(|(outcome, count)| outcome.is_error() && *count > 0).collect(),
+            shortfall: is_invalid.then(|| result.trial.reasons.join("; ")),
+        }
     }
-    let wanted = connections as u64;
-    let too_many_errors = if rules.errors_below > 0.0 { errors >= rules.errors_below } else { errors > 0.0 };
-    let why = if counts.held < wanted {
-        format!("{} of {} connections were open at the end", display::count(counts.held), display::count(wanted))
-    } else if too_many_errors {
-        let ends = result.trial.outcomes.iter().filter(|(outcome, count)| outcome.is_error() && *count > 0);
-        let ends: Vec<String> = ends
-            .map(|(outcome, count)| format!("{} {}", display::count(count), outcome.name().replace('_', " ")))
-            .collect();
-        format!("with {} connections there were {}", display::count(wanted), ends.join(", "))
-    } else if counts.conforming < measured.max(wanted) {
-        let short = measured.max(wanted) - counts.conforming;
-        let pace = display::link_rate(rules.conforming_bits_per_s);
-        format!("{} of {} connections made less than {pace}", display::count(short), display::count(wanted))
-    } else {
-        return (Held::Met, String::new());
-    };
-    (Held::Missed, why)
+
+    /// The outcome of the step, and why it was not met.
+    ///
+    /// A client that was late makes no server hold a connection or send at a rate, and it brings
+    /// about no refusal: these are known of the server all the same. Slow connections and timeouts
+    /// may be the client's.
+    fn judge(&self, rules: HoldRules) -> (Held, String) {
+        let within = |errors: u64| errors == 0 || (errors as f64) < rules.errors_below * self.offered as f64;
+        let all: u64 = self.errors.iter().map(|(_, count)| count).sum();
+        let by_server = self.errors.iter().filter(|(outcome, _)| is_by_server(*outcome)).map(|(_, count)| count).sum();
+        let short = self.measured.max(self.wanted) - self.conforming;
+        let why = if !within(all) {
+            let named = |(outcome, count): &(Outcome, u64)| {
+                format!("{} {}", display::count(*count), outcome.name().replace('_', " "))
+            };
+            let named: Vec<String> = self.errors.iter().map(named).collect();
+            format!("with {} connections there were {}", display::count(self.wanted), named.join(", "))
+        } else if self.held < self.wanted {
+            format!("{} of {} connections were open at the end", display::count(self.held), display::count(self.wanted))
+        } else if short > 0 {
+            let pace = display::link_rate(rules.conforming_bits_per_s);
+            format!("{} of {} connections made less than {pace}", display::count(short), display::count(self.wanted))
+        } else {
+            return (Held::Met, String::new());
+        };
+        match &self.shortfall {
+            Some(shortfall) if within(by_server) => (Held::ClientFellShort, shortfall.clone()),
+            _ => (Held::Missed, why),
+        }
+    }
+}
+
+/// Whether an error is one that only the server can have brought about.
+fn is_by_server(outcome: Outcome) -> bool {
+    use Outcome::{BadStatus, FailedCheck, ProtocolError, Refused, Reset, Truncated};
+    matches!(outcome, BadStatus | FailedCheck | ProtocolError | Refused | Reset | Truncated)
 }
 
 /// Puts the result so far into the figure.
@@ -195,4 +241,45 @@ fn bound(stage: &mut Stage<'_>) -> Result<usize, Stop> {
         display::bytes(BYTES_PER_CONNECTION)
     ));
     Ok(max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: HoldRules = HoldRules {
+        pace_bits_per_s: 400_000,
+        conforming_bits_per_s: 320_000,
+        errors_below: 0.01,
+        version: Version::Http11,
+    };
+
+    fn check(change: impl FnOnce(&mut StepFigures), expected: Held, part: &str) {
+        let mut step =
+            StepFigures { wanted: 100, held: 100, measured: 100, conforming: 100, offered: 1000, ..Default::default() };
+        change(&mut step);
+        let (held, why) = step.judge(RULES);
+        assert_eq!(held, expected, "{step:?}");
+        assert!(why.contains(part), "{why}");
+    }
+
+    #[test]
+    fn a_step_is_met_missed_or_not_known() {
+        let late = || Some("the client sent late".to_owned());
+        check(|_| {}, Held::Met, "");
+        check(|step| step.held = 99, Held::Missed, "99 of 100 connections were open");
+        check(|step| step.conforming = 98, Held::Missed, "2 of 100 connections made less than 320 kbit/s");
+        // A connection that was opened in the place of another one has to conform, too.
+        check(|step| step.measured = 101, Held::Missed, "1 of 100 connections");
+        check(|step| step.errors = vec![(Outcome::Reset, 9)], Held::Met, "");
+        check(|step| step.errors = vec![(Outcome::Reset, 10)], Held::Missed, "there were 10 reset");
+        // All that was held was held, however late the client was.
+        check(|step| step.shortfall = late(), Held::Met, "");
+        let slow_client = |step: &mut StepFigures| (step.conforming, step.shortfall) = (98, late());
+        check(slow_client, Held::ClientFellShort, "sent late");
+        let timeouts = |step: &mut StepFigures| (step.errors, step.shortfall) = (vec![(Outcome::Timeout, 50)], late());
+        check(timeouts, Held::ClientFellShort, "sent late");
+        let refusals = |step: &mut StepFigures| (step.errors, step.shortfall) = (vec![(Outcome::Refused, 50)], late());
+        check(refusals, Held::Missed, "50 refused");
+    }
 }

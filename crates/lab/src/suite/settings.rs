@@ -141,3 +141,23 @@ pub enum SuiteError {
     #[error("interrupted before the end of the first trial")]
     Interrupted,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_numbers_are_scaled() {
+        let check = |scale: f64, time: Duration, number: u64| {
+            let settings = SuiteSettings { scale, ..SuiteSettings::new(vec![0]) };
+            assert_eq!(settings.time(Duration::from_secs(300), Duration::from_secs(2)), time, "{scale}");
+            assert_eq!(settings.number(5000, 20), number, "{scale}");
+            assert_eq!(settings.scaled("less").is_some(), scale < 1.0, "{scale}");
+        };
+        check(1.0, Duration::from_secs(300), 5000);
+        check(0.01, Duration::from_secs(3), 50);
+        check(0.001, Duration::from_secs(2), 20);
+        let settings = SuiteSettings { scale: 0.25, ..SuiteSettings::new(vec![0]) };
+        assert_eq!(settings.scaled("less").unwrap(), "scaled by 0.25: less");
+    }
+}

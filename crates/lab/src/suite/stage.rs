@@ -157,9 +157,3 @@ impl Stage<'_> {
         self.measured.reasons.push(reason);
     }
 }
-
-/// The share of offered requests that ended in an error.
-pub(super) fn error_share(result: &TrialResult) -> f64 {
-    let figures = &result.figures.trial;
-    figures.outcomes.errors() as f64 / figures.counts.offered.max(1) as f64
-}

@@ -155,9 +155,12 @@ fn judge(stage: &mut Stage<'_>, mixes: &[Mix]) {
 }
 
 fn choose(stage: &mut Stage<'_>) {
-    let delay = display::exact_time_spaced(stage.settings.start_delay);
+    let delay = match stage.settings.start_delay {
+        Duration::ZERO => "no random start delay".to_owned(),
+        delay => format!("a random start delay of at most {}", display::exact_time_spaced(delay)),
+    };
     stage.choose("HTTP/1.0 without keep-alive; each thread requests again when its response has come");
-    stage.choose(format!("two threads a client, no think time, a random start delay of at most {delay}"));
+    stage.choose(format!("two threads a client, no think time, {delay}"));
     stage.choose("a mix takes 300 s; of the first and the last 30 s nothing is counted");
     stage.choose(
         "the files and their shares are those of the tree `webbench`: the document's test suite zd_static_v20.tst is not \
