@@ -141,7 +141,8 @@ fn as_text(tree: &Tree, options: &FilesOptions, verified: &Option<Verified>) -> 
     }
     let differences = verified.as_ref().map_or(&[][..], |verified| &verified.differences);
     if !differences.is_empty() {
-        let _ = writeln!(text, "{} differences:", display::count(differences.len() as u64));
+        let s = if differences.len() == 1 { "" } else { "s" };
+        let _ = writeln!(text, "{} difference{s}:", display::count(differences.len() as u64));
     }
     for difference in differences.iter().take(DIFFERENCES_SHOWN) {
         let _ = writeln!(text, "  {difference}");

@@ -17,9 +17,11 @@ Examples:
   thalweg files mirror /srv/mirror --size 200GB --sparse 1MB
   thalweg files mirror /srv/mirror --size 200GB --sparse 1MB --verify
 
-A tree depends on nothing but its name and the options --seed, --load, --size and --sparse: give the same ones to verify
-it. docs/suites.md says where each figure comes from. Exit codes: 0 written, or as it should be; 1 differences;
-2 wrong usage; 4 the directory cannot be written or read.")]
+A tree depends on nothing but its name and the options --seed, --load, --size and --sparse: give the
+same ones to verify it. docs/suites.md says where each figure comes from.
+
+Exit codes: 0 written, or as it should be; 1 differences; 2 wrong usage; 4 the directory cannot be
+written or read.")]
 pub struct FilesOptions {
     /// Tree to write
     #[arg(value_name = "NAME", value_parser = tree_names())]

@@ -15,11 +15,13 @@ Examples:
   thalweg suite all --servers servers.toml --suites acme-small,acme-big --out today
   thalweg suite all --servers servers.toml --out today --resume
 
-Each server is started for each suite by its command, pinned, awaited, measured by a client process of its own, and ended.
-A suite of a server is kept as soon as it has ended, in FOLDER/cells; --resume measures those that are missing, that failed, or
-whose command, templates or settings have changed.
+Each server is started for each suite by its command, pinned, awaited, measured by a client process
+of its own, and ended. A suite of a server is kept as soon as it has ended, in FOLDER/cells;
+--resume measures those that are missing, that failed, or whose command, templates or settings have
+changed. docs/suites.md describes the file of servers.
 
-Exit codes: 0 all was measured, 1 a server failed or missed, 2 wrong usage, 3 interrupted, 4 this host lacks something.")]
+Exit codes: 0 all was measured, 1 a server failed, 2 wrong usage, 3 interrupted, 4 this host lacks
+something.")]
 pub struct SuiteTableOptions {
     /// File that says how each server is started
     #[arg(long, value_name = "FILE")]
