@@ -48,12 +48,11 @@ class Samples:
         """When there were so many TCP sockets more than before, for the first time."""
         return next((row["t"] for row in self.rows if row["tcp_sockets"] >= sockets), None)
 
-    def cpu_share(self, since):
-        """Share of a CPU that the client and the server took from `since` to the last sample."""
-        first = self.at(since)
-        if not first or self.alive()[-1]["t"] <= first["t"]:
+    def cpu_share(self, since, until):
+        """Share of a CPU that the client and the server took between these times."""
+        first, last = self.at(since), self.at(until)
+        if not first or last["t"] <= first["t"]:
             return None
-        last = self.alive()[-1]
         return {side: (last[side]["cpu_s"] - first[side]["cpu_s"]) / (last["t"] - first["t"]) for side in ("client", "server")}
 
 

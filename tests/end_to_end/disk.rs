@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -168,10 +169,12 @@ fn folders_that_cannot_be_measured_are_refused() {
     check(ended, 2, "Permission denied");
 }
 
-/// Starts a run that takes much longer than a test, and waits for its data.
+/// Starts a run that takes much longer than a test, in a process group as a shell makes it, and
+/// waits for its data.
 fn long_run(folder: &Path, engine: &str) -> (Process, PathBuf) {
     let options = ["--size", "256MiB", "--block", "16", "--engine", engine, "--json"];
-    let run = Process::start(&mut thalweg(&[&["disk", folder.to_str().unwrap()], &options[..]].concat()));
+    let mut command = thalweg(&[&["disk", folder.to_str().unwrap()], &options[..]].concat());
+    let run = Process::start(command.process_group(0));
     let scratch = folder.join(format!("thalweg-disk.{}", run.id()));
     until("the data", PATIENCE, || fs::metadata(scratch.join("data")).is_ok_and(|data| data.len() > 0).then_some(()));
     (run, scratch)
@@ -183,11 +186,13 @@ fn an_interrupted_run_leaves_nothing() {
     for (engine, signal) in [("own", "INT"), ("fio", "INT"), ("own", "TERM")] {
         let folder = folder();
         let (run, _) = long_run(folder.path(), engine);
-        run.signal(signal);
+        // Ctrl-C on a terminal reaches the whole group.
+        let script = format!("kill -s {signal} -- -{}", run.id());
+        assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success(), "{script}");
         let ended = run.wait(PATIENCE);
         assert_eq!(ended.code, Some(4), "{ended:?}");
         let document = document(&ended);
-        assert_eq!(document["complete"], false);
+        assert_eq!((&document["complete"], &document["throughput"]), (&false.into(), &Value::Array(Vec::new())));
         assert_eq!(document["stopped"], "interrupted during the pass \"sequential output by block\"");
         assert!(ended.stderr.contains("incomplete"), "{}", ended.stderr);
         assert!(is_empty(folder.path()), "{engine}, {signal}");

@@ -4,6 +4,7 @@
 //! preallocation, and the time of the device included (`end_fsync`).
 
 use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -45,13 +46,28 @@ impl Fio {
 /// Writes a new file of `size` bytes.
 pub(crate) fn write(path: &Path, size: u64, access: Access, seed: u64, control: &Control) -> Result<Passed, PassError> {
     let job = Job::new("write", access).with("size", size).with("end_fsync", 1).with("randseed", seed);
-    job.of_file(path).run(path, control)
+    whole(job.of_file(path).run(path, control)?, size)
+}
+
+/// A job that ended early without an error, for example by a signal, has no figure.
+fn whole(passed: Passed, size: u64) -> Result<Passed, PassError> {
+    match passed.bytes {
+        bytes if bytes == size => Ok(passed),
+        bytes => Err(PassError::Fio(format!("it ended after {bytes} of {size} bytes"))),
+    }
+}
+
+/// Brings the page cache into the state that a job begins with. fio itself drops pages
+/// (`invalidate`), at the last moment: memory that is free while it starts may go back to a
+/// hypervisor, and would have to be fetched again within the pass.
+pub(crate) fn prepare(path: &Path, access: Access, control: &Control) -> Result<(), PassError> {
+    if access.cache == Cache::Warm { access.prepare(path, control) } else { Ok(()) }
 }
 
 /// Reads the file from its beginning to its end.
 pub(crate) fn read(path: &Path, size: u64, access: Access, control: &Control) -> Result<Passed, PassError> {
-    access.prepare(path, control)?;
-    Job::new("read", access).with("size", size).of_file(path).run(path, control)
+    prepare(path, access, control)?;
+    whole(Job::new("read", access).with("size", size).of_file(path).run(path, control)?, size)
 }
 
 /// Reads blocks at random positions for a time, each thread in a part of the file of its own.
@@ -63,12 +79,15 @@ pub(crate) fn seek(
     seed: u64,
     control: &Control,
 ) -> Result<Passed, PassError> {
-    access.prepare(path, control)?;
+    prepare(path, access, control)?;
     let blocks = size / access.block;
     let parts = (SEEKERS as u64).min(blocks);
     let part = blocks / parts * access.block;
     let mut job = Job::new("randread", access).with("size", part).with("offset_increment", part).with("numjobs", parts);
     job = job.with("runtime", format!("{}ms", time.as_millis())).with("randseed", seed);
+    // Every block once in a random order. By default fio reads the next unread block in place of
+    // one that it has read before, which makes the order the less random the more it has read.
+    job = job.with("random_generator", "lfsr");
     if access.cache != Cache::Cold {
         job = job.with("time_based", 1);
     }
@@ -131,7 +150,8 @@ impl Job {
         let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
         let meter = Meter::start();
         let mut command = Command::new("fio");
-        command.args(&self.options).current_dir(folder);
+        // A group of its own: Ctrl-C on a terminal is for this process, which then ends fio.
+        command.args(&self.options).current_dir(folder).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut fio = end_with_parent(&mut command).spawn().map_err(|error| PassError::Fio(error.to_string()))?;
         let [output, complaints] = [drain(fio.stdout.take()), drain(fio.stderr.take())];

@@ -261,7 +261,11 @@ impl Run<'_> {
         let mut rounds = Vec::new();
         for _ in 0..settings.rounds {
             let passed = self.pass(&name, [size * number as u64, size], |control| {
-                (0..number).try_for_each(|stream| access.prepare(&streams::path(&folder, stream), control))?;
+                let prepare = |stream| match by_fio {
+                    true => fio::prepare(&streams::path(&folder, stream), access, control),
+                    false => access.prepare(&streams::path(&folder, stream), control),
+                };
+                (0..number).try_for_each(prepare)?;
                 match by_fio {
                     true => {
                         fio::streams(&folder, streams::NAME, number, access, [size, time.as_millis() as u64], control)

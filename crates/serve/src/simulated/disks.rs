@@ -47,6 +47,20 @@ fn requests_that_wait_for_a_disk_keep_their_order_and_their_bodies() {
 }
 
 #[test]
+fn a_connection_is_idle_behind_a_request_that_waited_for_a_disk() {
+    let limits = Limits::default();
+    for (target, status) in [("a", 200), ("never-asked-here", 404)] {
+        let folder = folder();
+        forget(&folder.path().join("a"));
+        let script = vec![send(&format!("GET /{target} HTTP/1.1\r\nHost: h\r\n\r\n"))];
+        let (outcomes, _) = simulate(SimConfig::calm(1), &limits, folder.path(), vec![script]);
+        assert_eq!(naive::take_all(&outcomes[0].received, &["GET"])[0].status, status, "{target}");
+        let lasted = outcomes[0].lasted;
+        assert!(lasted >= limits.idle_time && lasted > limits.stall_time, "{target}: closed after {lasted:?}");
+    }
+}
+
+#[test]
 fn several_ranges_arrive_whole_over_a_rough_network_from_a_cold_file() {
     const REQUESTS: &str = "GET /large HTTP/1.1\r\nHost: h\r\nRange: bytes=900000-1499999,0-0,5-700004\r\n\r\n\
         GET /a HTTP/1.1\r\nHost: h\r\nRange: bytes=0-2,4-9\r\n\r\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n";

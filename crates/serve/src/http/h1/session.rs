@@ -321,8 +321,12 @@ impl Session {
     /// Reads requests from the input that was kept; the part that is not read is kept on.
     #[inline]
     fn read_unread(&mut self, services: &mut Services<'_>) {
-        if let Some(unread) = self.unread.take() {
-            self.read_kept(unread, services);
+        match self.unread.take() {
+            Some(unread) => self.read_kept(unread, services),
+            None if self.reader.idle() => {}
+            // A request that waited for its object was read up to the end of its head. Without a
+            // body it ends there, and the connection is idle.
+            None => _ = self.read(&[], services),
         }
     }
 
