@@ -41,8 +41,9 @@ format: ## Check that the code is formatted
 lint: ## Lint all targets; warnings are errors
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
+# Most end-to-end tests wait more than they compute: three at once on two CPUs. Those that measure times run alone.
 check: ## Run the tests: unit, property, simulated, driver contract, end to end
-	$(CARGO) test --locked --workspace --no-fail-fast
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-3} $(CARGO) test --locked --workspace --no-fail-fast
 
 replay: ## Run the fuzz targets on their stored corpus
 	$(CARGO) test --locked --manifest-path fuzz/Cargo.toml --no-fail-fast

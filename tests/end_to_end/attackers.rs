@@ -21,7 +21,7 @@ const PLACES: usize = 200;
 
 /// The time in which other clients send requests, the beginning of the attack, and the beginning of
 /// the count: two seconds later.
-const ASKING_S: &str = "8";
+const ASKING_S: &str = "6";
 const ATTACK_AFTER: Duration = Duration::from_secs(1);
 const COUNTS_FROM_S: &str = "3";
 

@@ -25,14 +25,18 @@ fn a_stall_of_a_second_delays_a_tenth_of_ten_seconds_and_loses_nothing() {
 #[test]
 fn a_stall_is_as_long_over_tls_and_over_http2() {
     let _machine = machine::exclusive();
-    for protocol in PROTOCOLS {
-        in_time(|| {
-            let target = Target::start(protocol);
-            let (url, options) = (target.url("/000.txt"), target.options());
-            stalls(target.nginx, &url, &options.iter().map(String::as_str).collect::<Vec<_>>())
-                .map_err(|wrong| format!("{protocol:?}: {wrong}"))
-        });
-    }
+    let stalls_over = |protocol| {
+        let target = Target::start(protocol);
+        let (url, options) = (target.url("/000.txt"), target.options());
+        stalls(target.nginx, &url, &options.iter().map(String::as_str).collect::<Vec<_>>())
+            .map_err(|wrong| format!("{protocol:?}: {wrong}"))
+    };
+    // Side by side: they are small loads.
+    thread::scope(|scope| {
+        for protocol in PROTOCOLS {
+            scope.spawn(move || in_time(|| stalls_over(protocol)));
+        }
+    });
 }
 
 /// Stops the server's process for a second in the middle of a load of ten.
