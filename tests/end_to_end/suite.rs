@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::document;
 use crate::machine;
 use crate::nginx::Nginx;
-use crate::process::{DRIVERS, ExitedProcess, PATIENCE, Process, run_thalweg, thalweg, until};
+use crate::process::{DRIVERS, ExitedProcess, PATIENCE, Process, run_thalweg, thalweg, until, valid};
 use crate::recorder::{Recorder, Response};
 use crate::server::Server;
 
@@ -69,17 +69,55 @@ fn the_rate_of_small_files_is_searched() {
     let stage = Stage::of("acme-small", &[]);
     let folder = TempDir::new().unwrap();
     let report = folder.path().join("small.html");
-    let options = ["--scale", "0.01", "--out", text(&report)];
-    let document = ended(&suite("acme-small", &stage.url(), &options), "acme-small");
-    if document["verdict"] == "pass" {
-        let (operations, bits) = (figure(&document, "operations").unwrap(), figure(&document, "bits").unwrap());
-        assert!(operations > 10.0 && (bits - operations * 512.0 * 8.0).abs() < 1.0, "{:#}", document["suite"]);
-    }
+    let document = rate("acme-small", &stage, &["--out", text(&report)], 512.0);
     let choices = document["suite"]["choices"].to_string();
     assert!(choices.contains("scaled by 0.01") && choices.contains("HTTP/1.0"), "{choices}");
     assert!(document["suite"].get("trials").is_none() && !document["trials"].as_array().unwrap().is_empty());
     let page = std::fs::read_to_string(report).unwrap();
     assert!(page.contains("Afterburner") && page.contains("5200"), "the document's own figures are missing");
+}
+
+#[test]
+fn the_rates_of_mixed_and_large_files_are_searched() {
+    let _machine = machine::shared();
+    for (name, options, mean_bytes, choice) in [
+        ("acme-spec", &[][..], 14_566.0, "shares of SPECweb96's classes"),
+        ("acme-big", &[], 5e6, "response times have no limit"),
+        ("specweb96", &["--load", "1"], 14_566.0, "not SPEC-compliant"),
+    ] {
+        let stage = Stage::of(name, options);
+        let document = rate(name, &stage, options, mean_bytes);
+        assert!(document["suite"]["choices"].to_string().contains(choice), "{:#}", document["suite"]);
+        let too_small = document["reasons"].to_string().contains("the tree was too small");
+        let expected = name == "specweb96" && figure(&document, "operations").is_some();
+        assert_eq!(too_small, expected, "{}", document["reasons"]);
+    }
+}
+
+/// The document of a suite that searches a rate, with both of its figures. A search of some seconds
+/// has neither if the machine left the client too little CPU time for every one of its trials.
+fn rate(name: &str, stage: &Stage, options: &[&str], mean_bytes: f64) -> Value {
+    const ATTEMPTS: usize = 3;
+    let mut searched = suite(name, &stage.url(), &[&["--scale", "0.01"], options].concat());
+    for _ in 1..ATTEMPTS {
+        if searched.code == Some(0) {
+            break;
+        }
+        searched = suite(name, &stage.url(), &[&["--scale", "0.01"], options].concat());
+    }
+    let document = ended(&searched, name);
+    match figure(&document, "operations").zip(figure(&document, "bits")) {
+        Some((operations, bits)) => {
+            let mean = bits / operations / 8.0;
+            assert!(operations > 1.0 && (mean / mean_bytes - 1.0).abs() < 1e-3, "{:#}", document["suite"]);
+        }
+        None => {
+            let reasons = document["reasons"].to_string();
+            let busy = ["client", "this host was too busy"].iter().any(|words| reasons.contains(words));
+            assert!(searched.code == Some(3) && busy, "{reasons}");
+        }
+    }
+    document
 }
 
 #[test]
@@ -115,12 +153,13 @@ fn connections_at_the_speed_of_a_modem_are_counted() {
     let _machine = machine::shared();
     let stage = Stage::of("acme-modem", &[]);
     let options = ["--scale", "0.01", "--max-connections", "100"];
-    let document = ended(&suite("acme-modem", &stage.url(), &options), "acme-modem");
-    if document["verdict"] == "pass" {
-        let found = &document["suite"]["figures"][0];
-        assert_eq!((&found["value"], &found["at_least"]), (&100.0.into(), &true.into()), "{found:#}");
-        assert!(found["words"].as_str().unwrap().starts_with("limited by the client"), "{found:#}");
-    }
+    let document = ended(&valid(|| suite("acme-modem", &stage.url(), &options)), "acme-modem");
+    let found = &document["suite"]["figures"][0];
+    // A busy machine holds up a connection in its short window.
+    let held = found["value"].as_f64().expect("some were held");
+    assert!((1.0..=100.0).contains(&held), "{found:#}");
+    assert_eq!(found["at_least"], held == 100.0, "{found:#}");
+    assert_eq!(found["words"].as_str().unwrap().starts_with("limited by the client"), held == 100.0, "{found:#}");
 }
 
 #[test]
@@ -155,13 +194,11 @@ fn dynamic_requests_go_to_the_built_in_origin() {
     );
     let url = nginx.other_url("http", "/tree/");
     let options = ["--scale", "0.01", "--load", "1", "--max-connections", "8"];
-    let document = ended(&suite("specweb99", &url, &[&options[..], &["--dynamic", "/dynamic"]].concat()), "specweb99");
+    let dynamic = [&options[..], &["--dynamic", "/dynamic"]].concat();
+    let document = ended(&valid(|| suite("specweb99", &url, &dynamic)), "specweb99");
     assert!(document["suite"]["choices"].to_string().contains("12.45 %"), "{:#}", document["suite"]);
-    if document["verdict"] == "pass" {
-        // A busy machine holds up a connection in its short window.
-        let found = figure(&document, "connections");
-        assert!(found.is_some_and(|found| (1.0..=8.0).contains(&found)), "{:#}", document["suite"]);
-    }
+    let found = figure(&document, "connections");
+    assert!(found.is_some_and(|found| (1.0..=8.0).contains(&found)), "{:#}", document["suite"]);
     let elsewhere = suite("specweb99", &url, &[&options[..], &["--dynamic", "/elsewhere"]].concat());
     assert_eq!(elsewhere.code, Some(4), "{elsewhere:?}");
     assert!(elsewhere.stderr.contains("the dynamic requests beneath /elsewhere"), "{elsewhere:?}");

@@ -129,6 +129,7 @@ fn plan(settings: &SuiteSettings, target: &Target) -> Plan {
 fn shown(name: SuiteName, options: &SuiteOptions, settings: &SuiteSettings) -> BTreeMap<String, String> {
     let clients: Vec<String> = settings.clients.iter().map(ToString::to_string).collect();
     let cpus: Vec<String> = settings.cpus.iter().map(ToString::to_string).collect();
+    let sources: Vec<String> = settings.sources.iter().map(ToString::to_string).collect();
     let mut shown: BTreeMap<String, String> = [
         ("suite", name.to_string()),
         ("scale", settings.scale.to_string()),
@@ -145,6 +146,7 @@ fn shown(name: SuiteName, options: &SuiteOptions, settings: &SuiteSettings) -> B
         ("load", settings.load.map(|load| load.to_string())),
         ("max-connections", settings.connections_max.map(|max| max.to_string())),
         ("dynamic", settings.dynamic.clone()),
+        ("from", (!settings.sources.is_empty()).then(|| sources.join(","))),
         ("credentials", settings.fields.first().map(|_| "from the URL, not shown".to_owned())),
     ];
     shown.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));

@@ -193,10 +193,12 @@ impl Expected {
 }
 
 /// How many zeros behind a file's random beginning are to be read. A hole needs no reading: if no
-/// more is allocated than the block in which the beginning lies, the rest is zero.
+/// more is allocated than the block in which the beginning lies, the rest is zero. Where blocks are
+/// larger than usual, all of it is read.
 fn zeros_to_compare(file: &TreeFile, metadata: &Metadata) -> u64 {
     const SECTOR: u64 = 512;
+    const USUAL_BLOCK: u64 = 4096;
     let rest = file.size - file.random;
-    let beginning = file.random.next_multiple_of(metadata.blksize().max(SECTOR));
+    let beginning = file.random.next_multiple_of(USUAL_BLOCK);
     if metadata.blocks() * SECTOR <= beginning { rest.min(beginning - file.random) } else { rest }
 }

@@ -36,7 +36,7 @@ Examples:
   thalweg suite acme-modem http://127.0.0.1:8080/ --max-connections 20000 --json
 
 Exit codes: 0 all figures were measured, 1 the server has kept one from being measured, 2 wrong usage, 3 INVALID (the client fell short,
-or interrupted), 4 target or host unusable, or the tree is not there.")]
+or interrupted), 4 target or host unusable, the tree is not there, or interrupted before the first trial.")]
 pub struct SuiteOptions {
     /// Another thing to do.
     #[command(subcommand)]
@@ -70,7 +70,8 @@ pub struct SuiteOptions {
     /// specweb99: path of the dynamic requests [default: only static ones are made]
     #[arg(long, value_name = "PATH", value_parser = parse_path)]
     pub dynamic: Option<String>,
-    /// Maximum time of a request; of a paced download without a byte
+    /// Maximum time of a request; of a paced download without a byte, which waits at least 10 s.
+    /// heanet's autobench has its own
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "5s", help_heading = "Load")]
     pub timeout: Duration,
     /// Local address or range FIRST-LAST to connect from; repeatable

@@ -72,7 +72,8 @@ fn choose(stage: &mut Stage<'_>) {
         display::link_rate(stage.settings.pace_bits_per_s)
     ));
     stage.choose(
-        "a client late by milliseconds spoils neither ab's figures nor autobench's, which have no limit on times",
+        "a client late by milliseconds makes no figure of ab or autobench invalid, since none has a limit on times; such \
+         lateness is part of ab's times",
     );
     let scaled =
         stage.settings.scaled("fewer requests of ab (at least 100), fewer connections of autobench (at least 20)");
@@ -88,7 +89,7 @@ fn ab(stage: &mut Stage<'_>, file: &TreeFile, lines: &mut Vec<CurveLine>) -> Res
     let plan = Plan { calls: Some(1), connections, ..plan };
     let bytes = file.size;
     let result = stage.trial(&format!("ab-{bytes}"), plan, &[])?;
-    // Requests that ended at all over the time that all took: ab's own figure.
+    // Requests over the time that all took: ab's own figure, without those that failed.
     let figures = &result.figures.trial;
     let seconds = figures.span().as_secs_f64().max(f64::MIN_POSITIVE);
     let (good, errors) = (figures.counts.good, figures.outcomes.errors());
@@ -103,7 +104,10 @@ fn ab(stage: &mut Stage<'_>, file: &TreeFile, lines: &mut Vec<CurveLine>) -> Res
     if good == 0 {
         stage.worsen(Verdict::Fail, format!("ab had no good response of {bytes} bytes"));
     }
-    client_fell_short(stage, &result, &format!("ab on {bytes} bytes"));
+    if client_fell_short(stage, &result, &format!("ab on {bytes} bytes")) {
+        let requests = stage.figure(&format!("requests_{bytes}"));
+        requests.at_least = requests.value.is_some();
+    }
     lines.push(CurveLine {
         name: format!("{bytes} bytes"),
         points: AB_PERCENTILES.map(|percent| [percent, ms(percent)]).to_vec(),
@@ -122,7 +126,7 @@ fn ab(stage: &mut Stage<'_>, file: &TreeFile, lines: &mut Vec<CurveLine>) -> Res
 /// autobench's rates, from the lowest to the highest.
 fn autobench(stage: &mut Stage<'_>, file: &TreeFile) -> Result<(), Stop> {
     let connections = stage.settings.number(CONNECTIONS, CONNECTIONS_MIN);
-    let (mut answered, mut errors) = (Vec::new(), Vec::new());
+    let (mut answered, mut errors, mut fell_short_from) = (Vec::new(), Vec::new(), None);
     for rate in RATES {
         let arrivals = LoopPlan::at_rate(f64::from(rate));
         let plan =
@@ -137,12 +141,17 @@ fn autobench(stage: &mut Stage<'_>, file: &TreeFile) -> Result<(), Stop> {
         let result = stage.trial("autobench", plan, &[])?;
         let demanded = f64::from(rate * CALLS);
         let figures = &result.figures.trial;
-        // httperf's reply rate: replies over the time in which calls were made.
         let wanted = connections * u64::from(CALLS);
-        answered.push([demanded, demanded * figures.counts.good as f64 / wanted as f64]);
+        let seconds = figures.span().as_secs_f64().max(f64::MIN_POSITIVE);
+        answered.push([demanded, figures.counts.good as f64 / seconds]);
         errors.push([demanded, 100.0 * (1.0 - figures.counts.good as f64 / wanted as f64)]);
-        client_fell_short(stage, &result, &format!("autobench at {demanded}/s"));
         note_autobench(stage, &answered, &errors);
+        if client_fell_short(stage, &result, &format!("autobench at {demanded}/s")) {
+            fell_short_from = fell_short_from.or(Some(demanded));
+        }
+        // Errors of a client that fell short say nothing of the server.
+        let figure = stage.figure(ANSWERED);
+        figure.at_least = fell_short_from.is_some_and(|from| figure.value.is_some_and(|highest| highest < from));
     }
     if stage.figure(ANSWERED).value.is_none() {
         stage.worsen(Verdict::Fail, "autobench: every rate had errors".to_owned());
@@ -178,14 +187,15 @@ fn note_autobench(stage: &mut Stage<'_>, answered: &[[f64; 2]], errors: &[[f64; 
     }
 }
 
-/// Notes a trial in which the client fell short. A client that is late by milliseconds changes none
-/// of these figures, which have no limit on times: a hundred workers begin at once, as those of ab
-/// do.
-fn client_fell_short(stage: &mut Stage<'_>, result: &TrialResult, what: &str) {
-    let counts = result.judgement.reasons.iter().any(is_by_client);
-    if result.judgement.verdict == Verdict::Invalid && counts {
+/// Notes a trial in which the client fell short, and whether it did. Being late by milliseconds
+/// does not count, since these figures have no limit on times: a hundred workers begin at once, as
+/// those of ab do.
+fn client_fell_short(stage: &mut Stage<'_>, result: &TrialResult, what: &str) -> bool {
+    let fell_short = result.judgement.verdict == Verdict::Invalid && result.judgement.reasons.iter().any(is_by_client);
+    if fell_short {
         stage.worsen(Verdict::Invalid, format!("{what}: {}", result.trial.reasons.join("; ")));
     }
+    fell_short
 }
 
 /// Whether a reason says that the client did not do its part, beyond being late.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
-use thalweg_doctor::needs::{DESCRIPTORS_BESIDE, Sources, Threads, counted_on, share_out, spread};
+use thalweg_doctor::needs::{DESCRIPTORS_BESIDE, Sources, Threads, UNPRIVILEGED, counted_on, share_out, spread};
 use thalweg_load::{Extent, LoopPlan, Pace, Plan};
 use thalweg_measure::{Limit, Outcome, Verdict};
 use thalweg_sys::resource_limits::{descriptors, ip_local_port_range, raise_descriptors};
@@ -36,12 +36,8 @@ pub(super) struct HoldRules {
 
 /// For how long all of them are held.
 const WINDOW: Duration = Duration::from_secs(30);
-/// A window holds several reads of each connection: those of a paced one are up to
-/// [`READ_CYCLE_MAX`] apart, less with few connections.
+/// A window holds several reads of each connection.
 const WINDOW_MIN: Duration = Duration::from_secs(2);
-const READ_CYCLE_MAX: Duration = Duration::from_secs(4);
-/// The connections of a CPU from which on reads are that far apart.
-const READ_CYCLE_PER_CONNECTION: Duration = Duration::from_micros(120);
 const CYCLES_MIN: u32 = 4;
 
 /// The time in which the server can close its ends of a step's connections, or the next step would
@@ -85,8 +81,16 @@ pub(super) fn search(stage: &mut Stage<'_>, name: &str, rules: HoldRules) -> Res
         let found = search.result();
         let miss = found.missed.and_then(|missed| misses.get(&missed)).map_or("", String::as_str);
         note(stage, name, found, max, miss, &last_client);
+        if search.step().is_some() && found.met > 0 {
+            // An interruption or a server that dies may end the search here.
+            stage.figure(name).at_least = true;
+        }
     }
     let found = search.result();
+    if found.met > 0 && found.limited_by_client && found.met < max {
+        let met = display::count(found.met as u64);
+        stage.worsen(Verdict::Invalid, format!("the client fell short beyond {met} connections: {last_client}"));
+    }
     if found.met == 0 {
         let (verdict, why) = if found.limited_by_client {
             (Verdict::Invalid, format!("the client fell short at every number of connections: {last_client}"))
@@ -102,9 +106,10 @@ pub(super) fn search(stage: &mut Stage<'_>, name: &str, rules: HoldRules) -> Res
 /// The observations of one step.
 #[derive(Clone, Debug, Default)]
 struct StepFigures {
-    /// Connections that were to be held, those opened in all, those open at the end, and those that
-    /// received something, with the ones of them that conformed.
+    /// Connections that were to be held, attempts to open one, those opened in all, those open at
+    /// the end, and those that received something, with the ones of them that conformed.
     wanted: u64,
+    attempted: u64,
     opened: u64,
     held: u64,
     measured: u64,
@@ -122,6 +127,7 @@ impl StepFigures {
         let is_invalid = result.judgement.verdict == Verdict::Invalid;
         Self {
             wanted: connections as u64,
+            attempted: trial.connections.attempted,
             opened: trial.connections.opened,
             held: trial.connections.held,
             measured: trial.bits_per_connection.count(),
@@ -162,10 +168,10 @@ impl StepFigures {
         }
     }
 
-    /// Connections that came in the place of others. A server may close a connection after a
-    /// response; if it is being replaced at the end, it is not lost.
+    /// Connections that are being opened at the end in the place of others. A server may close a
+    /// connection after a response; if it is being replaced, it is not lost.
     fn replaced(&self) -> u64 {
-        self.opened.saturating_sub(self.wanted)
+        self.opened.saturating_sub(self.wanted).min(self.attempted.saturating_sub(self.opened))
     }
 }
 
@@ -195,8 +201,7 @@ fn plan(stage: &Stage<'_>, connections: usize, rules: HoldRules) -> Result<Plan,
     let opening = Duration::from_secs_f64(connections as f64 / OPENING_RATE);
     // Requests begin one after the other, as the connections did.
     let arrivals = LoopPlan::Closed { workers: connections, think: Duration::ZERO, stagger: opening };
-    let per_cpu = (connections / settings.cpus.len()) as u32;
-    let cycle = (READ_CYCLE_PER_CONNECTION * per_cpu).min(READ_CYCLE_MAX);
+    let cycle = Pace::read_cycle(connections / settings.cpus.len());
     let window = settings.time(WINDOW, WINDOW_MIN.max(cycle * CYCLES_MIN));
     let plan = stage.plan(rules.version, arrivals, Extent::Duration(opening + window))?;
     let wanted = connections as u64 + DESCRIPTORS_BESIDE;
@@ -236,18 +241,21 @@ fn sources(stage: &Stage<'_>, connections: usize) -> Result<Sources, SuiteError>
 fn bound(stage: &mut Stage<'_>) -> Result<usize, Stop> {
     let cpus = stage.settings.cpus.len();
     if let Some(max) = stage.settings.connections_max {
-        return Ok(max.max(cpus));
+        if max < cpus {
+            return Err(
+                SuiteError::Host(format!("at most {max} connections are fewer than the client's {cpus} CPUs")).into()
+            );
+        }
+        sources(stage, max)?;
+        return Ok(max);
     }
     let by_memory = usize::try_from(proc::host().memory_bytes / 2 / BYTES_PER_CONNECTION).unwrap_or(usize::MAX);
     let addresses = stage.settings.sources.len().max(1);
     let by_ports = match sources(stage, by_memory) {
         Ok(_) => by_memory,
-        Err(_) => {
-            thalweg_doctor::needs::UNPRIVILEGED.map_or(0, PortRange::count).min(counted_on(usize::from(u16::MAX)))
-                * addresses
-        }
+        Err(_) => counted_on(UNPRIVILEGED.map_or(0, PortRange::count)) * addresses,
     };
-    let max = by_memory.min(by_ports).max(FIRST);
+    let max = by_memory.min(by_ports).max(cpus);
     stage.choose(format!(
         "at most {} connections are tried: half of this host's memory at {} each, and the ports of its addresses",
         display::count(max as u64),
@@ -270,6 +278,7 @@ mod tests {
     fn check(change: impl FnOnce(&mut StepFigures), expected: Held, part: &str) {
         let mut step = StepFigures {
             wanted: 100,
+            attempted: 100,
             opened: 100,
             held: 100,
             measured: 100,
@@ -288,8 +297,17 @@ mod tests {
         let late = || Some("the client sent late".to_owned());
         check(|_| {}, Held::Met, "");
         check(|step| step.held = 99, Held::Missed, "99 of 100 connections were open");
-        check(|step| (step.held, step.opened) = (99, 120), Held::Met, "");
-        check(|step| (step.held, step.opened) = (70, 120), Held::Missed, "70 of 100 connections were open");
+        check(|step| (step.held, step.opened, step.attempted) = (99, 120, 121), Held::Met, "");
+        check(
+            |step| (step.held, step.opened, step.attempted) = (98, 120, 121),
+            Held::Missed,
+            "98 of 100 connections were open",
+        );
+        check(
+            |step| (step.held, step.opened, step.attempted) = (70, 70, 100),
+            Held::Missed,
+            "70 of 100 connections were open",
+        );
         check(|step| step.conforming = 98, Held::Missed, "2 of 100 connections made less than 320 kbit/s");
         // A connection that was opened in the place of another one has to conform, too.
         check(|step| step.measured = 101, Held::Missed, "1 of 100 connections");

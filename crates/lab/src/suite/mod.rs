@@ -39,7 +39,7 @@ use thalweg_measure::Verdict;
 use thalweg_trees::{Tree, TreeName, TreeSettings};
 
 pub use self::reference::{Reference, reference};
-pub use self::settings::{CLIENTS, PACE_BITS_PER_S, SuiteError, SuiteSettings, TREE_LOAD};
+pub use self::settings::{CLIENTS, PACE_BITS_PER_S, SuiteError, SuiteSettings};
 use self::stage::{Stage, Stop};
 pub use crate::document::{Curve, CurveLine, Figure, Measured, SuiteName, Unit};
 use crate::trial::{TestBed, Watcher};
@@ -49,10 +49,12 @@ const INTERRUPTED: &str = "interrupted: the figures measured before that are kep
 
 /// Runs a suite against the test bed's target; the limits of the test bed are not used.
 ///
-/// A suite that is interrupted, or whose server dies, has the figures that were measured before.
+/// A suite that is interrupted or cannot go on, or whose server dies, has the figures that were
+/// measured before.
 ///
 /// # Errors
-/// The tree is not there, a trial cannot be made, or nothing was measured before an interruption.
+/// The tree is not there, or nothing was measured before an interruption or a trial that cannot be
+/// made.
 pub fn run(
     suite: SuiteName,
     test_bed: &TestBed,
@@ -79,7 +81,10 @@ pub fn run(
             stage.worsen(Verdict::Invalid, INTERRUPTED.to_owned());
         }
         Err(Stop::Gone(reason)) => stage.worsen(Verdict::Fail, reason),
-        Err(Stop::Failed(error)) => return Err(error),
+        Err(Stop::Failed(error)) if stage.measured.figures.iter().all(|figure| figure.value.is_none()) => {
+            return Err(error);
+        }
+        Err(Stop::Failed(error)) => stage.worsen(Verdict::Invalid, error.to_string()),
     }
     Ok(stage.measured)
 }

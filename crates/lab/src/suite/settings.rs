@@ -17,9 +17,6 @@ pub const CLIENTS: [u32; 10] = [1, 16, 32, 48, 64, 80, 96, 112, 128, 144];
 /// modems.
 pub const PACE_BITS_PER_S: u64 = 33_600;
 
-/// The load for which the trees of specweb96 and specweb99 are made if no other is given.
-pub const TREE_LOAD: f64 = 100.0;
-
 /// The settings of a suite beside its rules.
 #[derive(Clone, Debug)]
 pub struct SuiteSettings {

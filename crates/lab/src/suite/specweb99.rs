@@ -6,7 +6,6 @@ use thalweg_units::display;
 use thalweg_wire::Version;
 
 use super::held::{self, HoldRules};
-use super::settings::TREE_LOAD;
 use super::stage::{Stage, Stop};
 use crate::document::Unit;
 
@@ -28,8 +27,8 @@ pub(super) fn measure(stage: &mut Stage<'_>) -> Result<(), Stop> {
         version: Version::Http11,
     };
     let ended = held::search(stage, CONNECTIONS, rules);
-    let load = stage.settings.load.unwrap_or(TREE_LOAD);
-    if let Some(found) = stage.figure(CONNECTIONS).value.filter(|found| *found > load) {
+    let within = stage.figure(CONNECTIONS).value.zip(stage.tree.settings().load);
+    if let Some((found, load)) = within.filter(|(found, load)| found > load) {
         stage.measured.reasons.push(format!(
             "the tree was too small: it was made for {} connections, and {} conformed; SPECweb99's run rules have the tree \
              grow with the load: write it again with `thalweg files specweb99 DIR --load {found}` and measure with --load \
@@ -64,7 +63,8 @@ fn choose(stage: &mut Stage<'_>) {
         None => "the static share alone: the 30 % of dynamic GET and POST requests are not made".to_owned(),
         Some(path) => format!(
             "30 % of the requests are dynamic and go to {path}: 12.45 % standard GET, 12.6 % custom GET with ad rotation, \
-             0.15 % CGI GET, 4.8 % POST; the server behind that path answers with as many bytes as the file has"
+             0.15 % CGI GET, 4.8 % POST; the server behind that path answers with as many bytes as the file has; each \
+             client shows the same cookie, whatever cookie the last response had"
         ),
     });
     let scaled = stage.settings.scaled("the window of a step is shorter, but at least 2 s");

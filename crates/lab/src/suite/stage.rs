@@ -1,7 +1,9 @@
 //! The stage that all suites share: the tree, the server, the settings, and the result so far.
 
+use thalweg_doctor::needs::DESCRIPTORS_BESIDE;
 use thalweg_load::{Extent, LoopPlan, Pick, Plan, RequestList};
 use thalweg_measure::{Limit, Verdict};
+use thalweg_sys::resource_limits::raise_descriptors;
 use thalweg_trees::{Tree, TreeFile};
 use thalweg_wire::Version;
 
@@ -83,6 +85,8 @@ impl Stage<'_> {
     pub(super) fn trial(&mut self, phase: &str, plan: Plan, limits: &[Limit]) -> Result<TrialResult, Stop> {
         let test_bed = TestBed { limits: limits.to_vec(), ..self.test_bed.clone() };
         // A number of requests cannot be made up for, so none of them is left out.
+        // A limit that cannot be raised shows in the trial, as connections that have no descriptor.
+        let _ = raise_descriptors(plan.connections as u64 + DESCRIPTORS_BESIDE);
         let request = TrialRequest { make_up: plan.is_extensible(), ..TrialRequest::new(phase, plan) };
         let result = test_bed.trial(&request, self.watcher)?;
         if self.watcher.wants_stop() {

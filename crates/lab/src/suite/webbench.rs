@@ -2,6 +2,7 @@
 //! each, in a closed loop. Figures 4 and 5 of the document, the peak, where it is, and the shape of
 //! the curve after it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use thalweg_load::{Extent, LoopPlan, Plan};
@@ -68,30 +69,36 @@ fn plan(stage: &Stage<'_>, threads: u32) -> Result<(Plan, Duration), Stop> {
     let settings = stage.settings;
     let ramp = settings.time(RAMP, Duration::ZERO);
     let counted = settings.time(LENGTH - 2 * RAMP, MEASURED_MIN);
-    let arrivals = LoopPlan::Closed { workers: threads as usize, think: Duration::ZERO, stagger: settings.start_delay };
+    let start_delay = settings.time(settings.start_delay, Duration::ZERO);
+    let arrivals = LoopPlan::Closed { workers: threads as usize, think: Duration::ZERO, stagger: start_delay };
     let plan = stage.plan(Version::Http10, arrivals, Extent::Duration(counted + ramp))?;
     let connections = (threads as usize).max(settings.cpus.len());
     let plan = Plan { receive_buffer_bytes: RECEIVE_BUFFER_BYTES, ..plan };
     Ok((Plan { calls: Some(1), connections, warmup: ramp, ..plan }, counted))
 }
 
-/// The figures of a mix: those of the intervals that lie before the ramp down.
+/// The figures of a mix: those of the intervals before the ramp down. The trial is longer by what
+/// is left out of it, and an interval in a second of which something is left out is not counted.
 fn mix(result: &TrialResult, threads: u32, counted: Duration) -> Mix {
-    let (mut good, mut bytes, mut until_ns) = (0, 0, 0);
-    for interval in result.figures.trial.intervals.intervals() {
-        let end_ns = interval.start_ns + interval.width_ns;
-        if u128::from(end_ns) <= counted.as_nanos() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let figures = &result.figures.trial;
+    let disturbed: BTreeSet<u64> = figures.left_out.seconds().map(|(second, _)| second).collect();
+    let (mut good, mut bytes, mut clean_ns) = (0, 0, 0);
+    for interval in figures.intervals.intervals() {
+        let last_ns = interval.start_ns + interval.width_ns - 1;
+        let is_clean = disturbed.range(interval.start_ns / SECOND_NS..=last_ns / SECOND_NS).next().is_none();
+        if is_clean && u128::from(clean_ns + interval.width_ns) <= counted.as_nanos() {
             good += interval.good;
             bytes += interval.bytes_in;
-            until_ns = end_ns;
+            clean_ns += interval.width_ns;
         }
     }
-    let seconds = (until_ns as f64 / 1e9).max(f64::MIN_POSITIVE);
+    let seconds = (clean_ns as f64 / 1e9).max(f64::MIN_POSITIVE);
     Mix {
         threads,
         requests_per_s: good as f64 / seconds,
         bytes_per_s: bytes as f64 / seconds,
-        client_fell_short: result.judgement.verdict == Verdict::Invalid,
+        client_fell_short: result.judgement.verdict == Verdict::Invalid || clean_ns == 0,
     }
 }
 
@@ -117,23 +124,36 @@ fn conclude(stage: &mut Stage<'_>, mixes: &[Mix]) {
         });
     }
     let Some(peak) = Peak::of(&requests) else { return };
-    let by_client = mixes.iter().any(|mix| f64::from(mix.threads) == peak.at && mix.client_fell_short);
-    let mut set = |name: &str, value: Option<f64>, words: String| {
-        let figure = stage.figure(name);
-        (figure.value, figure.words) = (value, words);
-        figure.at_least = by_client && matches!(name, PEAK_REQUESTS | PEAK_BYTES);
+    let peak_of_bytes = Peak::of(&bytes);
+    // A mix for which the client fell short may have been the peak, if it is not below it.
+    let at_least = |peak: &Peak| from(mixes, peak.at).any(|mix| mix.client_fell_short);
+    let lowest = match peak.beyond {
+        None => "no larger mix was run".to_owned(),
+        Some(beyond) => {
+            let by_client = from(mixes, beyond.lowest[0]).next().is_some_and(|mix| mix.client_fell_short);
+            let client = if by_client { ", where the client fell short" } else { "" };
+            format!("of the peak, at {} threads{client}", display::count(beyond.lowest[0] as u64))
+        }
     };
-    set(PEAK_REQUESTS, Some(peak.value), peak.sentence(&Unit::PerSecond.text(peak.value), "threads"));
-    set(PEAK_BYTES, Peak::of(&bytes).map(|peak| peak.value), described(&bytes, Unit::BytesPerSecond));
-    set(PEAK_THREADS, Some(peak.at), format!("shape beyond the peak: {}", peak.shape()));
+    let mut set = |name: &str, value: Option<f64>, at_least: bool, words: String| {
+        let figure = stage.figure(name);
+        (figure.value, figure.at_least, figure.words) = (value, at_least, words);
+    };
+    let height = Unit::PerSecond.text(peak.value);
+    set(PEAK_REQUESTS, Some(peak.value), at_least(&peak), peak.sentence(&height, "threads"));
     set(
-        LOWEST_SHARE,
-        peak.beyond.map(|beyond| beyond.share),
-        match peak.beyond {
-            None => "no larger mix was run".to_owned(),
-            Some(beyond) => format!("of the peak, at {} threads", display::count(beyond.lowest[0] as u64)),
-        },
+        PEAK_BYTES,
+        peak_of_bytes.map(|peak| peak.value),
+        peak_of_bytes.is_some_and(|peak| at_least(&peak)),
+        described(&bytes, Unit::BytesPerSecond),
     );
+    set(PEAK_THREADS, Some(peak.at), false, format!("shape beyond the peak: {}", peak.shape()));
+    set(LOWEST_SHARE, peak.beyond.map(|beyond| beyond.share), false, lowest);
+}
+
+/// The mixes of so many threads or more.
+fn from(mixes: &[Mix], threads: f64) -> impl Iterator<Item = &Mix> {
+    mixes.iter().filter(move |mix| f64::from(mix.threads) >= threads)
 }
 
 /// The verdict on all mixes.
@@ -155,7 +175,7 @@ fn judge(stage: &mut Stage<'_>, mixes: &[Mix]) {
 }
 
 fn choose(stage: &mut Stage<'_>) {
-    let delay = match stage.settings.start_delay {
+    let delay = match stage.settings.time(stage.settings.start_delay, Duration::ZERO) {
         Duration::ZERO => "no random start delay".to_owned(),
         delay => format!("a random start delay of at most {}", display::exact_time_spaced(delay)),
     };
@@ -179,6 +199,6 @@ fn choose(stage: &mut Stage<'_>) {
     if stage.settings.clients != CLIENTS {
         stage.choose("not the document's mixes of 1, 16, 32 ... 144 clients");
     }
-    let scaled = stage.settings.scaled("the time of a mix and its ramps are shorter");
+    let scaled = stage.settings.scaled("the time of a mix, its ramps and its start delay are shorter");
     stage.measured.choices.extend(scaled);
 }

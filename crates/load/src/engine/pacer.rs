@@ -38,6 +38,13 @@ pub(super) struct Pacer {
 }
 
 impl Pace {
+    /// The longest time between two reads of a connection, with so many of them on a CPU. Reads are
+    /// more frequent where a read would bring more than 64 KiB.
+    pub fn read_cycle(connections_per_cpu: usize) -> Duration {
+        let cycle_ns = connections_per_cpu as u64 * CYCLE_NS_PER_CONNECTION;
+        Duration::from_nanos(cycle_ns.clamp(CYCLE_NS_MIN, CYCLE_NS_MAX))
+    }
+
     /// How long so many bytes take.
     pub(super) fn time_ns(self, bytes: u64) -> u64 {
         match self.bytes_per_s {
@@ -50,7 +57,7 @@ impl Pace {
 impl Pacer {
     /// For so many connections on a CPU.
     pub(super) fn new(pace: Pace, connections_per_cpu: usize, now: Instant) -> Self {
-        let cycle_ns = (connections_per_cpu as u64 * CYCLE_NS_PER_CONNECTION).clamp(CYCLE_NS_MIN, CYCLE_NS_MAX);
+        let cycle_ns = Pace::read_cycle(connections_per_cpu).as_nanos() as u64;
         let read_bytes = pace.bytes_per_s.map_or(READ_BYTES_MAX, |rate| {
             let bytes = u128::from(rate) * u128::from(cycle_ns) / 1_000_000_000;
             bytes.clamp(1, u128::from(READ_BYTES_MAX)) as u64
