@@ -210,8 +210,7 @@ fn an_interruption_while_a_pipe_is_silent_leaves_no_session_file() {
 #[test]
 fn a_full_disk_leaves_no_session_file() {
     let folder = TempDir::new().unwrap();
-    // A client for each line, of which some 1,800 have gone for longer than the gap at any time: more
-    // than two pieces are written before the log's end.
+    // A client and a session for each second: the first pieces are written long before the end.
     let line = |second: u32| {
         let (hour, minute, second, client) = (second / 3600, second / 60 % 60, second % 60, second);
         format!(

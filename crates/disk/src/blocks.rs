@@ -231,7 +231,8 @@ impl Seeker {
                 self.file.read_exact_at(buffer.block(), block * self.access.block)?;
                 reads += 1;
                 control.advance(self.access.block)?;
-                // After the read: a thread that had to wait for a CPU all the time has read one block.
+                // After the read: a thread that had to wait for a CPU all the time has read one
+                // block.
                 if Instant::now() >= until {
                     return Ok(reads);
                 }

@@ -51,7 +51,8 @@ pub struct Origin {
 /// measured.
 ///
 /// # Errors
-/// Nothing can be written to the folder, it has no room for another one, or fio was chosen and does not run.
+/// Nothing can be written to the folder, it has no room for another one, or fio was chosen and does
+/// not run.
 pub fn measure(plan: &Plan, origin: Origin, watcher: &mut dyn Watcher) -> Result<Document, PlanError> {
     let engine = Engine::choose(plan.settings.engine)?;
     let scratch = Scratch::new(&plan.folder).map_err(|error| {

@@ -531,9 +531,8 @@ mod tests {
         for head in ["example.com:80 10.0.0.1 - -", "example.com 2001:db8::1 - frank"] {
             assert_eq!(parse(head), Err(VIRTUAL_HOST), "{head}");
         }
-        for head in ["10.0.0.1 - -", "10.0.0.1 10.0.0.2 frank", "10.0.0.1 - a b", "10.0.0.1 id a b"] {
-            assert_eq!(parse(head), Ok(THEN), "{head}");
-        }
+        let plain = ["10.0.0.1 - -", "10.0.0.1 10.0.0.2 frank", "10.0.0.1 - a b", "10.0.0.1 id a b"];
+        assert_eq!(plain.map(parse), [Ok(THEN); 4]);
     }
 
     #[test]

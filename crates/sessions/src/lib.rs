@@ -2,8 +2,8 @@
 //! them, as a session file in httperf's `--wsesslog` format.
 //!
 //! A [`Converter`] takes a log line by line and gives each finished session to a [`Sink`] at once.
-//! Its memory is bounded, however long the log is. Opening, unpacking and writing files is the caller's;
-//! reading session files is `load`'s.
+//! Its memory is bounded, however long the log is. Opening, unpacking and writing files is the
+//! caller's; reading session files is `load`'s.
 #![forbid(unsafe_code)]
 
 mod converter;

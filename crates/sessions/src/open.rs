@@ -9,8 +9,8 @@ use std::hash::BuildHasher;
 use crate::method::LoggedMethod;
 use crate::text::Call;
 
-/// The open sessions. A session is named by its place, which another one takes after it; when one is
-/// removed, the others may move.
+/// The open sessions. A session is named by its place, which another one takes after it; when one
+/// is removed, the others may move.
 #[derive(Debug)]
 pub(crate) struct OpenSessions {
     hasher: FixedState,
@@ -49,8 +49,8 @@ pub(crate) struct OpenSession {
 const NONE: u32 = u32::MAX;
 /// Bytes of a call's record beside its target.
 const RECORD_BYTES: usize = 7;
-/// Memory of a place, with or without a session: beside it an entry in the table of clients, which is
-/// half full on average.
+/// Memory of a place, with or without a session: beside it an entry in the table of clients, which
+/// is half full on average.
 const PLACE_BYTES: usize = size_of::<OpenSession>() + 4 * size_of::<u32>() + 32;
 
 /// Places that are kept, however few sessions there are.
@@ -162,8 +162,8 @@ impl OpenSessions {
         session
     }
 
-    /// Moves the sessions together, in the order of their last lines, and gives the memory of vacant
-    /// places back.
+    /// Moves the sessions together, in the order of their last lines, and gives the memory of
+    /// vacant places back.
     fn compact(&mut self) {
         let mut places = Vec::with_capacity(self.places.len() - self.vacant.len());
         let mut next = self.idlest;

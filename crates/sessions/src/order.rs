@@ -36,8 +36,8 @@ impl Order {
         self.first + self.slots.len() as u64 - 1
     }
 
-    /// Takes the text of a session that has ended, and gives out what need not wait. Tells whether it
-    /// comes behind later ones.
+    /// Takes the text of a session that has ended, and gives out what need not wait. Tells whether
+    /// it comes behind later ones.
     pub(crate) fn end(&mut self, number: u64, text: &[u8], out: Sink<'_>) -> bool {
         let Some(index) = number.checked_sub(self.first) else {
             out(text);
@@ -82,7 +82,7 @@ impl Order {
             self.bytes -= text.len();
             out(&text);
         }
-        // What one endless session has kept waiting takes no memory afterwards.
+        // Slots behind one endless session take no memory after its end.
         if self.slots.capacity() > SLOTS_KEPT.max(4 * self.slots.len()) {
             self.slots.shrink_to(2 * self.slots.len());
         }
