@@ -233,6 +233,27 @@ fn the_folder_of_a_killed_run_is_removed_by_the_next_one() {
     assert!(is_empty(folder.path()));
 }
 
+/// A file system without room for a folder is too small, and not one that cannot be written to.
+#[test]
+fn a_file_system_without_room_for_a_folder_is_too_small() {
+    let _machine = machine::shared();
+    let folder = folder();
+    let place = folder.path().to_str().unwrap();
+    // The only inode is that of its own folder.
+    let script = format!("mount -t tmpfs -o size=8m,nr_inodes=1 none {place} || exit 99; exec \"$@\"");
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh"]);
+    command.args([env!("CARGO_BIN_EXE_thalweg"), "disk", place, "--only", "throughput", "--size", "1MiB"]);
+    let ended = Process::start(&mut command).wait(PATIENCE);
+    if ended.code == Some(99) || ended.stderr.contains("unshare") {
+        let why = ended.stderr.trim();
+        let _ = writeln!(std::io::stderr(), "\nSKIPPED: disk: this host allows no mounts ({why}); run as root");
+        return;
+    }
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(4), ""), "{ended:?}");
+    assert!(ended.stderr.contains("has too little room: No space left on device"), "{ended:?}");
+}
+
 /// The data of a killed run once counted as taken, so that the next one found too little room.
 #[test]
 fn the_room_of_a_killed_run_is_free_for_the_next_one() {
