@@ -38,7 +38,7 @@ def measure(command, timeout_s, meanwhile=None, env=None, sample=None):
     """Runs it and returns output, errors, exit code, elapsed and CPU seconds, and the peak of its resident memory.
 
     CPU time is that of the process and the children it waited for. The peak comes from samples of VmHWM, since the kernel's own
-    figure at the end would include the memory of the process that started it. `meanwhile` runs beside it, once, in a thread;
+    figure at the end (`maxrss_kb`) is never below that of the process that started it. `meanwhile` runs beside it, once, in a thread;
     `sample` is called with its pid and the time since its start, once per second."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         began = time.monotonic()
@@ -74,7 +74,7 @@ def measure(command, timeout_s, meanwhile=None, env=None, sample=None):
         return {
             "exit": child.returncode, "timed_out": timed_out, "elapsed_s": round(elapsed_s, 3),
             "cpu_user_s": usage.ru_utime, "cpu_system_s": usage.ru_stime, "cpu_s": usage.ru_utime + usage.ru_stime,
-            "peak_kb": peak_kb,
+            "peak_kb": peak_kb, "maxrss_kb": usage.ru_maxrss,
             "output": output.read().decode(errors="replace"), "errors": errors.read().decode(errors="replace"),
         }
 

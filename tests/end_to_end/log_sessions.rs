@@ -210,11 +210,18 @@ fn an_interruption_while_a_pipe_is_silent_leaves_no_session_file() {
 #[test]
 fn a_full_disk_leaves_no_session_file() {
     let folder = TempDir::new().unwrap();
-    let log = write(&folder, "access.log", LOG.repeat(20_000));
+    // A client and a session for each second: the first pieces are written long before the end.
+    let line = |second: u32| {
+        let (hour, minute, second, client) = (second / 3600, second / 60 % 60, second % 60, second);
+        format!(
+            "client{client} - - [10/Oct/2000:{hour:02}:{minute:02}:{second:02} +0000] \"GET /a/path/of/some/length HTTP/1.1\" 200 1\n"
+        )
+    };
+    let log = write(&folder, "access.log", (0..80_000).map(line).collect::<String>());
     let disk = path(&folder, "disk");
     fs::create_dir(&disk).unwrap();
-    // A session for each client and burst; in a mount namespace of its own.
-    let script = "mount -t tmpfs -o size=64k none \"$1\" || exit 99; \"$2\" sessions \"$3\" --gap 2s --out \"$1/sessions\"; echo $?; ls -A \"$1\"";
+    // In a mount namespace of its own.
+    let script = "mount -t tmpfs -o size=512k none \"$1\" || exit 99; \"$2\" sessions \"$3\" --gap 2s --out \"$1/sessions\"; echo $?; ls -A \"$1\"";
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]);
     command.args([&disk, env!("CARGO_BIN_EXE_thalweg"), &log]);

@@ -170,11 +170,13 @@ fn a_log_that_cannot_be_read_is_said_with_its_place_and_nothing_is_sent() {
     let first = LOG.lines().next().unwrap();
     let far = format!("{first}\n{}", first.replace("Oct", "Okt"));
     let long = format!("{first}\n{}\n", "x".repeat(3 << 20));
+    let hosts = LOG.lines().map(|line| format!("www.example.com:443 {line}\n")).collect::<String>();
     for (text, place, word) in [
         ("not a log\n", ":1:", ""),
         (&*format!("{first}\nnginx says hello\n"), ":2:", ""),
         (&*far, ":2:14: ", "time"),
         (&*long, ":2:1: ", "bytes"),
+        (&*hosts, ":1:1: ", "this is a virtual host; take it off each line, as by cut -d' ' -f2-"),
         ("", "", "no request"),
     ] {
         fs::write(&log, text).unwrap();

@@ -19,6 +19,9 @@ use crate::exit::Failure;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
+/// Bytes that tell the compression.
+const MAGIC_BYTES: u64 = 4;
+
 /// Bytes of one read.
 const BUFFER_BYTES: usize = 128 << 10;
 
@@ -136,11 +139,15 @@ impl Read for Counted {
 /// Unpacks a source, whose position says how many bytes of it were read.
 fn unpack(source: impl Read + Send + 'static, position: Arc<AtomicU64>) -> io::Result<Box<dyn BufRead + Send>> {
     let mut source = BufReader::with_capacity(BUFFER_BYTES, source);
-    let first = source.fill_buf()?;
-    Ok(if first.starts_with(GZIP) {
+    // A pipe may give the first bytes one by one.
+    let mut first = Vec::new();
+    source.by_ref().take(MAGIC_BYTES).read_to_end(&mut first)?;
+    let [is_gzip, is_zstd] = [first.starts_with(GZIP), first.starts_with(ZSTD) || is_skippable(&first)];
+    let source = io::Cursor::new(first).chain(source);
+    Ok(if is_gzip {
         let source = MultiGzDecoder::new(source);
         Box::new(BufReader::with_capacity(BUFFER_BYTES, Packed { source, format: "gzip", position }))
-    } else if first.starts_with(ZSTD) || is_skippable(first) {
+    } else if is_zstd {
         let source = Frames { source, decoder: FrameDecoder::new(), within: false };
         Box::new(BufReader::with_capacity(BUFFER_BYTES, Packed { source, format: "zstd", position }))
     } else {
@@ -290,6 +297,26 @@ mod tests {
         }
         let skippable = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3][..], &zstd("a")].concat();
         assert_eq!(read(&skippable).as_deref(), Ok("a"));
+    }
+
+    /// A pipe whose writer writes byte by byte.
+    struct Slow(io::Cursor<Vec<u8>>);
+
+    impl Read for Slow {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let length = buffer.len().min(1);
+            self.0.read(&mut buffer[..length])
+        }
+    }
+
+    #[test]
+    fn the_first_bytes_may_come_one_by_one() {
+        for bytes in [b"a\nb\n".to_vec(), b"a".to_vec(), gzip("a\nb\n"), zstd("a\nb\n")] {
+            let mut text = String::new();
+            let mut source = unpack(Slow(io::Cursor::new(bytes)), Arc::default()).unwrap();
+            source.read_to_string(&mut text).unwrap();
+            assert!(["a\nb\n", "a"].contains(&&*text), "{text:?}");
+        }
     }
 
     #[test]

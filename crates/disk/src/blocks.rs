@@ -9,13 +9,13 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rand::seq::SliceRandom;
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
+use rand::seq::index;
 use rand_pcg::Pcg64Mcg;
 use thalweg_sys::page_cache;
 
 use crate::plan::{Cache, DIRECT_ALIGNMENT};
-use crate::supervision::{Control, Meter, PassError, Usage};
+use crate::supervision::{Control, Meter, PassError, Usage, joined, spawn};
 
 /// Threads of the random seeks: as many as bonnie++ has processes.
 pub(crate) const SEEKERS: usize = 5;
@@ -56,7 +56,8 @@ impl Access {
         options.open(path).map_err(|error| self.refused(error))
     }
 
-    fn refused(self, error: io::Error) -> io::Error {
+    /// An error of opening a file, in words where direct access is the cause.
+    pub(crate) fn refused(self, error: io::Error) -> io::Error {
         if self.cache == Cache::Direct && error.kind() == io::ErrorKind::InvalidInput {
             return io::Error::new(error.kind(), "this file system has no direct access: use --cache cold");
         }
@@ -66,8 +67,8 @@ impl Access {
     /// Brings the page cache into the state that a pass which reads begins with.
     pub(crate) fn prepare(self, path: &Path, control: &Control) -> Result<(), PassError> {
         match self.cache {
-            Cache::Direct => Ok(()),
-            Cache::Cold => Ok(forget(path)?),
+            // Direct reads look for each page in the page cache.
+            Cache::Cold | Cache::Direct => Ok(forget(path)?),
             Cache::Warm => read_once(path, control),
         }
     }
@@ -175,7 +176,7 @@ pub(crate) fn read(path: &Path, size: u64, access: Access, control: &Control) ->
 }
 
 /// Reads blocks at random positions for a time, each thread in a part of the file of its own. No
-/// block is read twice, unless the page cache is warm; then each thread begins anew.
+/// block is read twice through a cold page cache; otherwise each thread begins anew at its end.
 pub(crate) fn seek(
     path: &Path,
     size: u64,
@@ -193,14 +194,11 @@ pub(crate) fn seek(
     let seekers = seekers?;
     let meter = Meter::start();
     let until = Instant::now() + time;
-    let counts: Vec<Result<u64, PassError>> = thread::scope(|scope| {
-        let threads: Vec<_> =
-            seekers.into_iter().map(|seeker| scope.spawn(move || seeker.run(until, control))).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    });
+    let counts: Vec<Result<u64, PassError>> = thread::scope(|scope| -> Result<_, PassError> {
+        let seekers = seekers.into_iter().map(|seeker| spawn(scope, move || seeker.run(until, control)));
+        let threads: Vec<_> = seekers.collect::<Result<_, _>>()?;
+        Ok(threads.into_iter().map(joined).collect())
+    })?;
     let usage = meter.usage();
     let operations = counts.into_iter().sum::<Result<u64, PassError>>()?;
     Ok(Passed { operations, bytes: operations * access.block, usage })
@@ -219,11 +217,9 @@ struct Seeker {
 impl Seeker {
     fn new(path: &Path, access: Access, [first, end]: [u64; 2], seed: u64) -> io::Result<Self> {
         let mut random = Pcg64Mcg::seed_from_u64(seed ^ first);
-        let mut order: Vec<u64> = match end - first {
-            few @ ..=POSITIONS_MAX => (0..few).map(|offset| first + offset).collect(),
-            _ => (0..POSITIONS_MAX).map(|_| random.random_range(first..end)).collect(),
-        };
-        order.shuffle(&mut random);
+        let blocks = end - first;
+        let offsets = index::sample(&mut random, blocks as usize, blocks.min(POSITIONS_MAX) as usize);
+        let order = offsets.into_iter().map(|offset| first + offset as u64).collect();
         Ok(Self { file: access.open(path, false)?, access, order })
     }
 
@@ -232,16 +228,45 @@ impl Seeker {
         let mut reads = 0;
         loop {
             for block in &self.order {
+                self.file.read_exact_at(buffer.block(), block * self.access.block)?;
+                reads += 1;
+                control.advance(self.access.block)?;
+                // After the read: a thread that had to wait for a CPU all the time has read one
+                // block.
                 if Instant::now() >= until {
                     return Ok(reads);
                 }
-                self.file.read_exact_at(buffer.block(), block * self.access.block)?;
-                reads += 1;
-                control.advance(1)?;
             }
             if self.access.cache == Cache::Cold {
                 return Ok(reads);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_block_is_chosen_twice() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
+        let access = Access { block: 512, cache: Cache::Cold };
+        for (end, chosen) in [(1000, 900), (POSITIONS_MAX * 3, POSITIONS_MAX)] {
+            let mut order = Seeker::new(file.path(), access, [100, end], 1).expect("the file is there").order;
+            assert!(order.len() as u64 == chosen && !order.is_sorted());
+            order.sort_unstable();
+            order.dedup();
+            assert!(order.len() as u64 == chosen && order[0] >= 100 && order[order.len() - 1] < end);
+        }
+    }
+
+    #[test]
+    fn a_pass_without_time_still_reads_a_block_per_thread() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
+        file.as_file().set_len(1 << 20).expect("a file can be made longer");
+        let access = Access { block: 4096, cache: Cache::Cold };
+        let passed = seek(file.path(), 1 << 20, access, Duration::ZERO, 1, &Control::default()).expect("it is read");
+        assert_eq!((passed.operations, passed.bytes), (SEEKERS as u64, 4096 * SEEKERS as u64));
     }
 }

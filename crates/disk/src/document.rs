@@ -1,13 +1,13 @@
 //! The result, `thalweg.disk/1`. It is a contract with scripts: fields are added, never renamed or
 //! removed. Sizes are bytes, times are seconds, and CPU use is a share of one CPU.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// The value of [`Document::schema`].
 pub const SCHEMA: &str = "thalweg.disk/1";
 
 /// One result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Document {
     /// Always [`SCHEMA`].
     pub schema: String,
@@ -30,19 +30,19 @@ pub struct Document {
     /// Reads by size: on the host as it was, and with busy threads beside them.
     pub read_sizes: Vec<ReadSizes>,
     /// Several sequential streams at once.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub streams: Option<Streams>,
     /// Circumstances that bear on the figures, one sentence each.
     pub notes: Vec<String>,
     /// Whether every pass was carried out.
     pub complete: bool,
     /// Why not.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
 }
 
 /// The machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Host {
     /// Its name.
     pub name: String,
@@ -59,7 +59,7 @@ pub struct Host {
 }
 
 /// The file system.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FileSystem {
     /// The folder that was measured.
     pub folder: String,
@@ -76,7 +76,7 @@ pub struct FileSystem {
 }
 
 /// The settings of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SettingsDocument {
     /// Bytes of the large file.
     pub size: u64,
@@ -99,7 +99,7 @@ pub struct SettingsDocument {
 }
 
 /// The figure of one pass.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The pass.
     pub pass: Pass,
@@ -122,7 +122,7 @@ pub struct Row {
 }
 
 /// The passes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pass {
     /// Writing a new file from its beginning to its end.
@@ -166,7 +166,7 @@ impl Pass {
 }
 
 /// The unit of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Unit {
     /// Bytes per second.
     #[serde(rename = "bytes/s")]
@@ -177,7 +177,7 @@ pub enum Unit {
 }
 
 /// Reads of a file in the page cache by their size.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReadSizes {
     /// Threads that did nothing but use CPU time meanwhile.
     pub busy_threads: usize,
@@ -203,7 +203,7 @@ pub struct ReadSizes {
 }
 
 /// One size.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReadSize {
     /// Bytes of a read.
     pub size: u64,
@@ -214,7 +214,7 @@ pub struct ReadSize {
 }
 
 /// Several sequential streams at once.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Streams {
     /// Bytes of each stream's file.
     pub file_bytes: u64,
@@ -229,7 +229,7 @@ pub struct Streams {
 }
 
 /// One number of streams.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StreamLevel {
     /// Streams at once.
     pub streams: usize,
@@ -246,7 +246,7 @@ pub struct StreamLevel {
 }
 
 /// The course of the throughput over the number of streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shape {
     /// No more than 10 % below its maximum at any larger number.

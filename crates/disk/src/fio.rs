@@ -15,6 +15,7 @@ use thalweg_sys::process_group::end_with_parent;
 
 use crate::blocks::{Access, Passed, SEEKERS};
 use crate::plan::Cache;
+use crate::streams;
 use crate::supervision::{Control, Meter, PassError, Usage, transferred};
 
 /// How often a job is looked at.
@@ -22,7 +23,7 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// An fio that runs.
 #[derive(Clone, Debug)]
-pub struct Fio {
+pub(crate) struct Fio {
     version: String,
 }
 
@@ -31,7 +32,7 @@ impl Fio {
     ///
     /// # Errors
     /// The reason for which it does not run.
-    pub fn find() -> Result<Self, String> {
+    pub(crate) fn find() -> Result<Self, String> {
         let output = Command::new("fio").arg("--version").output().map_err(|error| error.to_string())?;
         let version = String::from_utf8_lossy(&output.stdout).trim().replace("fio-", "fio ");
         if output.status.success() { Ok(Self { version }) } else { Err(output.status.to_string()) }
@@ -61,7 +62,7 @@ fn whole(passed: Passed, size: u64) -> Result<Passed, PassError> {
 /// (`invalidate`), at the last moment: memory that is free while it starts may go back to a
 /// hypervisor, and would have to be fetched again within the pass.
 pub(crate) fn prepare(path: &Path, access: Access, control: &Control) -> Result<(), PassError> {
-    if access.cache == Cache::Warm { access.prepare(path, control) } else { Ok(()) }
+    if access.cache == Cache::Cold { Ok(()) } else { access.prepare(path, control) }
 }
 
 /// Reads the file from its beginning to its end.
@@ -98,14 +99,15 @@ pub(crate) fn seek(
 /// or the time is over.
 pub(crate) fn streams(
     folder: &Path,
-    names: &str,
-    streams: usize,
+    number: usize,
     access: Access,
-    [size, time_ms]: [u64; 2],
+    size: u64,
+    time: Duration,
     control: &Control,
 ) -> Result<Passed, PassError> {
-    let mut job = Job::new("read", access).with("size", size).with("numjobs", streams).with("exitall", 1);
-    job = job.with("filename_format", format!("{names}$jobnum")).with("runtime", format!("{time_ms}ms"));
+    let mut job = Job::new("read", access).with("size", size).with("numjobs", number).with("exitall", 1);
+    job = job.with("filename_format", format!("{}$jobnum", streams::NAME));
+    job = job.with("runtime", format!("{}ms", time.as_millis()));
     if access.cache == Cache::Warm {
         job = job.with("time_based", 1);
     }
@@ -114,13 +116,14 @@ pub(crate) fn streams(
 
 /// The options of one job.
 struct Job {
+    access: Access,
     options: Vec<String>,
 }
 
 impl Job {
     fn new(pattern: &str, access: Access) -> Self {
         let options = ["--name=thalweg", "--output-format=json", "--eta=never"].map(str::to_owned).to_vec();
-        Self { options }
+        Self { access, options }
             .with("ioengine", "psync")
             .with("thread", 1)
             .with("group_reporting", 1)
@@ -161,7 +164,7 @@ impl Job {
         let measured = Measured::read(&output).map_err(|why| PassError::Fio(format!("{why} {}", complaints.trim())))?;
         match measured.error {
             0 => Ok(measured.passed(meter.usage())),
-            errno => Err(PassError::Io(io::Error::from_raw_os_error(errno))),
+            errno => Err(self.access.refused(io::Error::from_raw_os_error(errno)).into()),
         }
     }
 }

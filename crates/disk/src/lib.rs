@@ -31,7 +31,6 @@ mod small_files;
 mod streams;
 mod supervision;
 
-pub use fio::Fio;
 pub use plan::{Cache, EngineChoice, Part, Plan, PlanError, Settings};
 pub use run::{Origin, measure};
 pub use supervision::Watcher;

@@ -8,6 +8,8 @@ use std::time::Duration;
 use thalweg_sys::{host, proc};
 use thalweg_units::display::{self, bytes, count};
 
+use crate::scratch;
+
 /// The least size of the large file.
 const SIZE_MIN: u64 = 1 << 20;
 
@@ -22,6 +24,9 @@ const STREAM_BYTES_MAX: u64 = 1 << 30;
 
 /// Bytes that a small file takes beside its contents: an inode and an entry, about a block each.
 const SMALL_FILE_BYTES: u64 = 4096;
+
+/// The shortest time of random seeks and of streams: fio takes 0 for no limit.
+const TIME_MIN: Duration = Duration::from_millis(1);
 
 /// Direct access needs multiples of the device's block, which is 4 KiB at most.
 pub(crate) const DIRECT_ALIGNMENT: u64 = 4096;
@@ -126,7 +131,7 @@ pub struct Plan {
     pub(crate) memory: u64,
     /// The room before the run.
     pub(crate) room: host::FileSystemRoom,
-    /// Circumstances that the sizes were chosen under.
+    /// Folders of other runs, and circumstances that the sizes were chosen under.
     pub(crate) notes: Vec<String>,
 }
 
@@ -158,7 +163,8 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// Checks the settings against the folder and its file system.
+    /// Checks the settings against the folder and its file system, once the folders of runs that
+    /// were killed are removed from it: their room is free again.
     ///
     /// # Errors
     /// The folder does not exist or is not a folder, a setting makes no sense, or there is too
@@ -166,17 +172,17 @@ impl Plan {
     pub fn new(settings: Settings) -> Result<Self, PlanError> {
         check(&settings)?;
         let folder = folder_of(&settings.folder)?;
+        let others = scratch::others(&folder).map_err(|error| refused(&settings.folder, error.to_string()))?;
         let room = host::room_of(&folder)
             .map_err(|error| refused(&settings.folder, format!("its room is unknown: {error}")))?;
         let memory = proc::host().memory_bytes;
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = others.iter().map(scratch::Other::sentence).collect();
         let size = match settings.size {
             Some(size) => size,
             None => default_size(&settings, memory, room.bytes_free, &mut notes)? / SIZE_MIN * SIZE_MIN,
         };
-        let size = size / settings.block * settings.block;
-        let most_streams = settings.streams.iter().max().map_or(1, |most| *most as u64);
-        let stream_bytes = (size / most_streams).min(STREAM_BYTES_MAX) / settings.block * settings.block;
+        let size = whole_blocks(size, settings.block);
+        let stream_bytes = whole_blocks((size / most_streams(&settings)).min(STREAM_BYTES_MAX), settings.block);
         let read_sizes_bytes = READ_SIZES_BYTES.min(size);
         let plan = Self { settings, folder, size, read_sizes_bytes, stream_bytes, memory, room, notes };
         plan.check_room()?;
@@ -192,14 +198,14 @@ impl Plan {
     pub(crate) fn needs(&self, part: Part) -> u64 {
         match part {
             Part::Throughput => self.size,
-            Part::Files => self.settings.files * (self.settings.file_size + SMALL_FILE_BYTES),
+            Part::Files => self.settings.files.saturating_mul(self.settings.file_size.saturating_add(SMALL_FILE_BYTES)),
             Part::ReadSizes => self.read_sizes_bytes,
-            Part::Streams => self.stream_bytes * self.settings.streams.iter().max().map_or(1, |most| *most as u64),
+            Part::Streams => self.stream_bytes.saturating_mul(most_streams(&self.settings)),
         }
     }
 
     fn check_room(&self) -> Result<(), PlanError> {
-        let short = |why: String| PlanError::Room { folder: self.settings.folder.clone(), why };
+        let short = |why: String| too_little(&self.settings, &self.notes, why);
         let has_data = self.settings.parts.iter().any(|part| *part != Part::Files);
         if has_data && self.size < SIZE_MIN.max(self.settings.block) {
             return Err(short(format!(
@@ -208,7 +214,7 @@ impl Plan {
             )));
         }
         if self.has(Part::Streams) && self.stream_bytes == 0 {
-            let most = self.settings.streams.iter().max().copied().unwrap_or(1);
+            let most = most_streams(&self.settings);
             return Err(PlanError::Setting(format!(
                 "--size {} leaves none of {most} streams a block of {}: use a larger --size or fewer --streams",
                 display::size(self.size),
@@ -216,7 +222,7 @@ impl Plan {
             )));
         }
         // File systems need some per cent beside the contents.
-        let wants = |part: &Part| self.needs(*part) + self.needs(*part) / 50;
+        let wants = |part: &Part| self.needs(*part).saturating_add(self.needs(*part) / 50);
         let needed = self.settings.parts.iter().map(wants).max().unwrap_or(0);
         if needed > self.room.bytes_free {
             return Err(short(format!(
@@ -226,10 +232,10 @@ impl Plan {
             )));
         }
         match self.room.files_free {
-            Some(free) if self.has(Part::Files) && free < self.settings.files + 2 => Err(short(format!(
+            Some(free) if self.has(Part::Files) && free < self.settings.files.saturating_add(2) => Err(short(format!(
                 "{} more files can be created and {} are needed; use fewer --files",
                 count(free),
-                count(self.settings.files + 2)
+                count(self.settings.files.saturating_add(2))
             ))),
             _ => Ok(()),
         }
@@ -258,8 +264,11 @@ fn check(settings: &Settings) -> Result<(), PlanError> {
     if settings.cache == Cache::Direct && !settings.block.is_multiple_of(DIRECT_ALIGNMENT) {
         return wrong(format!("with --cache direct, --block is a multiple of {DIRECT_ALIGNMENT} bytes"));
     }
-    if settings.size.is_some_and(|size| size < SIZE_MIN.max(settings.block)) {
-        return wrong(format!("--size is at least {} and a block", display::size(SIZE_MIN)));
+    if settings.size.is_some_and(|size| whole_blocks(size, settings.block) < SIZE_MIN) {
+        return wrong(format!("--size is at least {} in whole blocks of --block", display::size(SIZE_MIN)));
+    }
+    if settings.seek_time < TIME_MIN || settings.stream_time < TIME_MIN {
+        return wrong("--seek-time and --stream-time are at least 1ms".to_owned());
     }
     let (first, last) = settings.read_sizes;
     if first == 0 || first > last || last > READ_SIZES_BYTES {
@@ -268,18 +277,30 @@ fn check(settings: &Settings) -> Result<(), PlanError> {
     Ok(())
 }
 
+/// Too little room, with what is known of other runs in the folder.
+fn too_little(settings: &Settings, notes: &[String], why: String) -> PlanError {
+    let why = [why].iter().chain(notes).map(String::as_str).collect::<Vec<_>>().join("; ");
+    PlanError::Room { folder: settings.folder.clone(), why }
+}
+
+fn whole_blocks(bytes: u64, block: u64) -> u64 {
+    bytes / block * block
+}
+
+fn most_streams(settings: &Settings) -> u64 {
+    settings.streams.iter().max().map_or(1, |most| *most as u64)
+}
+
 fn default_size(settings: &Settings, memory: u64, free: u64, notes: &mut Vec<String>) -> Result<u64, PlanError> {
     if !settings.parts.contains(&Part::Throughput) {
         // The other parts' files have bounds of their own.
-        let streams = settings.streams.iter().max().map_or(1, |most| *most as u64) * STREAM_BYTES_MAX;
+        let streams = most_streams(settings).saturating_mul(STREAM_BYTES_MAX);
         return Ok(streams.max(READ_SIZES_BYTES).min((free as f64 * FREE_SHARE) as u64));
     }
     let (wanted, possible) = (memory.saturating_mul(2), (free as f64 * FREE_SHARE) as u64);
     if possible < SIZE_MIN.max(settings.block) {
-        return Err(PlanError::Room {
-            folder: settings.folder.clone(),
-            why: format!("{} are free; free some, or measure another folder", bytes(free)),
-        });
+        let why = format!("{} are free; free some, or measure another folder", bytes(free));
+        return Err(too_little(settings, notes, why));
     }
     if possible < wanted {
         notes.push(format!(
@@ -334,10 +355,15 @@ mod tests {
         check(|_| {}, &file, "not a folder");
         check(|settings| settings.block = 0, folder.path(), "--block");
         check(|settings| settings.size = Some(1), folder.path(), "--size");
+        let rounded = |settings: &mut Settings| (settings.size, settings.block) = (Some(1 << 20), 700 << 10);
+        check(rounded, folder.path(), "--size is at least 1 MiB in whole blocks");
+        check(|settings| settings.seek_time = Duration::ZERO, folder.path(), "--seek-time");
+        check(|settings| settings.stream_time = Duration::from_micros(999), folder.path(), "--stream-time");
         check(|settings| settings.read_sizes = (0, 5), folder.path(), "--read-sizes");
         check(|settings| settings.read_sizes = (5, 4), folder.path(), "--read-sizes");
         check(|settings| settings.size = Some(1 << 60), folder.path(), "too little room");
         check(|settings| settings.files = 1 << 40, folder.path(), "too little room");
+        check(|settings| settings.files = u64::MAX, folder.path(), "too little room");
         check(|settings| settings.streams = vec![1 << 20], folder.path(), "--streams");
         let direct = |settings: &mut Settings| (settings.cache, settings.block) = (Cache::Direct, 1000);
         check(direct, folder.path(), "--cache direct");

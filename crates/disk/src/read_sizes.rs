@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::curve::{jitter, median, sizes};
 use crate::document::{ReadSize, ReadSizes};
-use crate::supervision::{Control, PassError};
+use crate::supervision::{Control, PassError, spawn};
 
 /// Sizes per power of ten.
 const PER_DECADE: u32 = 24;
@@ -55,10 +55,8 @@ impl Reading {
         self.fill_page_cache(&file, &mut buffer)?;
         let done = AtomicBool::new(false);
         let rounds = thread::scope(|scope| {
-            for _ in 0..self.busy_threads {
-                scope.spawn(|| burn(&done));
-            }
-            let rounds = self.rounds(&file, &mut buffer, control);
+            let busy = (0..self.busy_threads).try_for_each(|_| spawn(scope, || burn(&done)).map(drop));
+            let rounds = busy.map_err(PassError::from).and_then(|()| self.rounds(&file, &mut buffer, control));
             done.store(true, Ordering::Relaxed);
             rounds
         })?;
@@ -81,7 +79,7 @@ impl Reading {
         for _ in 0..self.rounds {
             let mut round = Vec::new();
             for size in &self.sizes {
-                round.push(self.throughput(file, &mut buffer[..*size as usize])?);
+                round.push(self.throughput(file, &mut buffer[..*size as usize], control)?);
                 control.advance(1)?;
             }
             rounds.push(round);
@@ -90,7 +88,7 @@ impl Reading {
     }
 
     /// Bytes per second of reads of the buffer's size, from the file's beginning over and over.
-    fn throughput(&self, file: &File, buffer: &mut [u8]) -> Result<f64, PassError> {
+    fn throughput(&self, file: &File, buffer: &mut [u8], control: &Control) -> Result<f64, PassError> {
         let size = buffer.len() as u64;
         let batch = (BATCH_BYTES / size).clamp(1, BATCH_READS);
         let (mut position, mut bytes) = (0, 0);
@@ -104,6 +102,7 @@ impl Reading {
                 position += size;
                 bytes += size;
             }
+            control.check()?;
             let elapsed = began.elapsed();
             if elapsed >= self.slice {
                 return Ok(bytes as f64 / elapsed.as_secs_f64());

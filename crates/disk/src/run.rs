@@ -16,7 +16,7 @@ use crate::mount;
 use crate::plan::{Cache, EngineChoice, Part, Plan, PlanError};
 use crate::read_sizes::Reading;
 use crate::scaling;
-use crate::scratch::{self, Other, Scratch};
+use crate::scratch::Scratch;
 use crate::small_files::SmallFiles;
 use crate::streams;
 use crate::supervision::{Control, PassError, Watcher, supervised};
@@ -51,14 +51,15 @@ pub struct Origin {
 /// measured.
 ///
 /// # Errors
-/// Nothing can be written to the folder, or fio was chosen and does not run.
+/// Nothing can be written to the folder, it has no room for another one, or fio was chosen and does
+/// not run.
 pub fn measure(plan: &Plan, origin: Origin, watcher: &mut dyn Watcher) -> Result<Document, PlanError> {
     let engine = Engine::choose(plan.settings.engine)?;
-    let refused = |error: io::Error| PlanError::Folder { folder: plan.settings.folder.clone(), why: error.to_string() };
-    let others = scratch::others(&plan.folder).map_err(refused)?;
-    let scratch = Scratch::new(&plan.folder).map_err(refused)?;
+    let scratch = Scratch::new(&plan.folder).map_err(|error| {
+        let (folder, why) = (plan.settings.folder.clone(), error.to_string());
+        if is_full(&error) { PlanError::Room { folder, why } } else { PlanError::Folder { folder, why } }
+    })?;
     let mut document = empty(plan, origin, &engine);
-    document.notes.extend(others.iter().map(told));
     document.notes.extend(plan.notes.iter().cloned());
     document.notes.extend(circumstances(plan, document.host.load_average, document.host.cpus));
     let mut run = Run { plan, engine, folder: scratch.path().to_owned(), document, watcher };
@@ -267,9 +268,7 @@ impl Run<'_> {
                 };
                 (0..number).try_for_each(prepare)?;
                 match by_fio {
-                    true => {
-                        fio::streams(&folder, streams::NAME, number, access, [size, time.as_millis() as u64], control)
-                    }
+                    true => fio::streams(&folder, number, access, size, time, control),
                     false => streams::read(&folder, number, access, size, time, control),
                 }
             })?;
@@ -375,21 +374,6 @@ fn empty(plan: &Plan, origin: Origin, engine: &Engine) -> Document {
         notes: Vec::new(),
         complete: false,
         stopped: None,
-    }
-}
-
-fn told(other: &Other) -> String {
-    match other {
-        Other::Removed(path) => format!("removed {}, which a run that was killed had left", path.display()),
-        Other::Stays(path, why) => {
-            format!("{}, which a run that was killed has left, cannot be removed: {why}", path.display())
-        }
-        Other::Running(path) => {
-            format!(
-                "another run measures this folder at the same time (in {}): both have wrong figures",
-                path.display()
-            )
-        }
     }
 }
 

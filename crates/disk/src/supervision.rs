@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use thalweg_sys::clock::process_cpu_ns;
@@ -79,22 +79,36 @@ pub(crate) fn supervised<T: Send>(
     watcher: &mut dyn Watcher,
     control: &Control,
     of: u64,
-    pass: impl FnOnce(&Control) -> T + Send,
-) -> T {
+    pass: impl FnOnce(&Control) -> Result<T, PassError> + Send,
+) -> Result<T, PassError> {
     let (ending, ended) = channel::<()>();
     thread::scope(|scope| {
-        let pass = scope.spawn(move || {
+        let pass = spawn(scope, move || {
             let _ending = ending;
             pass(control)
-        });
+        })?;
         while ended.recv_timeout(POLL) == Err(RecvTimeoutError::Timeout) {
             watcher.on_progress(control.done().min(of), of);
             if watcher.wants_stop() {
                 control.stop.store(true, Ordering::Relaxed);
             }
         }
-        pass.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        joined(pass)
     })
+}
+
+/// Starts a thread, unless the host permits no more of them.
+pub(crate) fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> io::Result<ScopedJoinHandle<'scope, T>> {
+    let refused = |error: io::Error| io::Error::new(error.kind(), format!("a thread cannot be started: {error}"));
+    thread::Builder::new().spawn_scoped(scope, work).map_err(refused)
+}
+
+/// The thread's result, once it has ended.
+pub(crate) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// A meter of time, CPU time and the device.

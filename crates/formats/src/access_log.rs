@@ -5,6 +5,7 @@
 //! to make of a line.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 use thalweg_wire::is_token_byte;
 
@@ -85,6 +86,29 @@ impl<'a> LogLine<'a> {
         Ok(Self { host, user, time_unix_s, request, status, bytes, referer: given(referer), agent: given(agent) })
     }
 }
+
+impl<'a> LogLine<'a> {
+    /// The same for a log whose lines begin with the client. One that begins with a virtual host,
+    /// as in Apache's `vhost_combined`, would otherwise have the host as its client, and the client
+    /// as its identity.
+    ///
+    /// # Errors
+    /// The line does not have these formats, or begins with a virtual host: [`VIRTUAL_HOST`].
+    pub fn parse_without_virtual_host(line: &'a [u8]) -> Result<Self, LogFault> {
+        let logged = Self::parse(line)?;
+        // The identity's dash is the user's beginning then.
+        if logged.user.is_some_and(|user| user.contains(&b' ')) {
+            let identity = line.split(|&byte| byte == b' ').nth(1).and_then(|word| std::str::from_utf8(word).ok());
+            if identity.is_some_and(|word| word.parse::<IpAddr>().is_ok()) {
+                return Err(VIRTUAL_HOST);
+            }
+        }
+        Ok(logged)
+    }
+}
+
+/// A line begins with a virtual host.
+pub const VIRTUAL_HOST: LogFault = LogFault { at: 0, expected: "a client's address; this is a virtual host" };
 
 impl<'a> LoggedRequest<'a> {
     fn parse(raw: Escaped<'a>) -> Self {
@@ -496,6 +520,19 @@ mod tests {
         assert_eq!(split("example.com ::1 -"), Some((&b"example.com"[..], &b"::1 -"[..])));
         assert_eq!(split("[::1]:8080 a"), Some((&b"[::1]"[..], &b"a"[..])));
         assert_eq!([split("[::1] a"), split("alone")], [Some((&b"[::1]"[..], &b"a"[..])), None]);
+    }
+
+    #[test]
+    fn a_virtual_host_is_no_client() {
+        let tail = r#"[10/Oct/2000:20:55:36 +0000] "GET / HTTP/1.1" 200 1"#;
+        let parse = |head: &str| {
+            LogLine::parse_without_virtual_host(format!("{head} {tail}").as_bytes()).map(|line| line.time_unix_s)
+        };
+        for head in ["example.com:80 10.0.0.1 - -", "example.com 2001:db8::1 - frank"] {
+            assert_eq!(parse(head), Err(VIRTUAL_HOST), "{head}");
+        }
+        let plain = ["10.0.0.1 - -", "10.0.0.1 10.0.0.2 frank", "10.0.0.1 - a b", "10.0.0.1 id a b"];
+        assert_eq!(plain.map(parse), [Ok(THEN); 4]);
     }
 
     #[test]

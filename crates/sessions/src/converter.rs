@@ -1,12 +1,13 @@
 //! The conversion: lines in, sessions out.
 
-use thalweg_formats::access_log::{LogFault, LogLine, LoggedRequest, push_sendable, split_virtual_host};
+use thalweg_formats::access_log::{LogFault, LogLine, LoggedRequest, VIRTUAL_HOST, push_sendable, split_virtual_host};
 use thalweg_wire::Method;
 use thalweg_wire::target::Target;
 
 use crate::method::LoggedMethod;
 use crate::open::OpenSessions;
 use crate::order::Order;
+pub use crate::order::Sink;
 use crate::settings::{Client, GAP_S_MAX, Settings};
 use crate::summary::{DropCounts, Summary};
 use crate::text::{fits, write_session};
@@ -31,6 +32,9 @@ pub struct Converter {
 /// Requests of a session at most; a client that never pauses would have one session otherwise, and
 /// memory for all of it.
 const CALLS_MAX: usize = 10_000;
+
+/// Bytes of the buffer for one session's text that are kept for the next one.
+const TEXT_BYTES_KEPT: usize = 1 << 20;
 
 /// So many lines one after the other that are further back than a gap are no stragglers: the log
 /// goes on at an earlier time.
@@ -61,12 +65,12 @@ impl Converter {
         }
     }
 
-    /// Takes the next line, without its line feed, and appends sessions that have ended. An empty
+    /// Takes the next line, without its line feed, and gives out sessions that have ended. An empty
     /// line means nothing.
     ///
     /// # Errors
     /// It is no line of a log; it is counted, and the next one may follow.
-    pub fn push(&mut self, line: &[u8], out: &mut Vec<u8>) -> Result<(), LogFault> {
+    pub fn push(&mut self, line: &[u8], out: Sink<'_>) -> Result<(), LogFault> {
         if line.trim_ascii().is_empty() {
             return Ok(());
         }
@@ -100,22 +104,15 @@ impl Converter {
         self.settings.sessions_max.is_some_and(|max| self.begun >= max) && self.open.is_empty()
     }
 
-    /// The counts so far.
-    #[must_use]
-    pub fn summary(&self) -> &Summary {
-        &self.summary
-    }
-
     /// Ends all sessions at the end of the log, and returns the counts.
-    #[must_use]
-    pub fn finish(mut self, out: &mut Vec<u8>) -> Summary {
+    pub fn finish(mut self, out: Sink<'_>) -> Summary {
         self.close_all(out);
         self.summary
     }
 
     /// Moves the time of the log on, and closes sessions whose clients were idle for a gap. Tells
     /// whether the line is so far behind that its session would be closed.
-    fn advance(&mut self, unix_s: i64, out: &mut Vec<u8>) -> bool {
+    fn advance(&mut self, unix_s: i64, out: Sink<'_>) -> bool {
         let gap_s = i64::from(self.settings.gap_s);
         let is_late = unix_s < self.clock_unix_s.saturating_sub(gap_s);
         self.late_lines = if is_late { self.late_lines + 1 } else { 0 };
@@ -172,7 +169,7 @@ impl Converter {
     }
 
     /// Puts a request into its client's session.
-    fn take(&mut self, unix_s: i64, method: LoggedMethod, out: &mut Vec<u8>) -> Result<(), Reason> {
+    fn take(&mut self, unix_s: i64, method: LoggedMethod, out: Sink<'_>) -> Result<(), Reason> {
         let mut place = self.open.find(&self.client);
         if let Some(found) = place {
             let session = self.open.get(found);
@@ -205,10 +202,11 @@ impl Converter {
         Ok(())
     }
 
-    fn close(&mut self, place: u32, out: &mut Vec<u8>) {
+    fn close(&mut self, place: u32, out: Sink<'_>) {
         let session = self.open.remove(place);
         let calls = session.ordered_calls();
         self.text.clear();
+        self.text.shrink_to(TEXT_BYTES_KEPT);
         write_session(&calls, &self.settings, &mut self.text, &mut self.summary);
         let times = |call| Some(session.unix_s(call));
         let summary = &mut self.summary;
@@ -219,7 +217,7 @@ impl Converter {
         self.summary.out_of_order += u64::from(is_behind);
     }
 
-    fn close_all(&mut self, out: &mut Vec<u8>) {
+    fn close_all(&mut self, out: Sink<'_>) {
         while let Some(place) = self.open.idlest() {
             self.close(place, out);
         }
@@ -230,16 +228,13 @@ impl Converter {
 type Parsed<'a> = Result<(Option<&'a [u8]>, LogLine<'a>), LogFault>;
 
 fn parse(line: &[u8]) -> Parsed<'_> {
-    let logged = LogLine::parse(line)?;
-    // A virtual host in front makes the client an identity, and two dashes the user.
-    if logged.user.is_some_and(|user| user.contains(&b' ')) {
-        let identity = line.split(|&byte| byte == b' ').nth(1).and_then(|word| std::str::from_utf8(word).ok());
-        if identity.is_some_and(|word| word.parse::<std::net::IpAddr>().is_ok()) {
-            let expected = "a client's address; this is a virtual host, which --host NAME selects";
-            return Err(LogFault { at: 0, expected });
+    let selectable = |fault| match fault {
+        VIRTUAL_HOST => {
+            LogFault { expected: "a client's address; this is a virtual host, which --host NAME selects", ..fault }
         }
-    }
-    Ok((None, logged))
+        other => other,
+    };
+    LogLine::parse_without_virtual_host(line).map(|logged| (None, logged)).map_err(selectable)
 }
 
 fn parse_with_host(line: &[u8]) -> Parsed<'_> {

@@ -1,4 +1,5 @@
 //! Sessions that are not finished: by client, and in the order of their last lines of the log.
+//! Memory for many does not stay behind when few are left.
 
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
@@ -8,7 +9,8 @@ use std::hash::BuildHasher;
 use crate::method::LoggedMethod;
 use crate::text::Call;
 
-/// The open sessions. A session is named by its place, which another one takes after it.
+/// The open sessions. A session is named by its place, which another one takes after it; when one
+/// is removed, the others may move.
 #[derive(Debug)]
 pub(crate) struct OpenSessions {
     hasher: FixedState,
@@ -19,6 +21,7 @@ pub(crate) struct OpenSessions {
     /// The session whose last line of the log is the furthest back.
     idlest: u32,
     latest: u32,
+    /// Bytes of clients' names and records.
     bytes: usize,
 }
 
@@ -46,9 +49,12 @@ pub(crate) struct OpenSession {
 const NONE: u32 = u32::MAX;
 /// Bytes of a call's record beside its target.
 const RECORD_BYTES: usize = 7;
-/// Memory of a session beside its records and the client's name: its place, and its entry in the
-/// table of clients, which is half full on average.
-const SESSION_BYTES: usize = size_of::<OpenSession>() + 4 * size_of::<u32>() + 32;
+/// Memory of a place, with or without a session: beside it an entry in the table of clients, which
+/// is half full on average.
+const PLACE_BYTES: usize = size_of::<OpenSession>() + 4 * size_of::<u32>() + 32;
+
+/// Places that are kept, however few sessions there are.
+const PLACES_KEPT: usize = 64;
 
 impl Default for OpenSessions {
     fn default() -> Self {
@@ -67,7 +73,7 @@ impl Default for OpenSessions {
 impl OpenSessions {
     /// About how many bytes of memory they take.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.places.len() * PLACE_BYTES
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -114,7 +120,7 @@ impl OpenSessions {
             Entry::Vacant(entry) => entry.insert(place),
             Entry::Occupied(_) => panic!("a client has one open session"),
         };
-        self.bytes += SESSION_BYTES + client.len();
+        self.bytes += client.len();
         self.append(place);
         place
     }
@@ -149,8 +155,35 @@ impl OpenSessions {
             Err(_) => panic!("an open session is in the table"),
         }
         self.vacant.push(place);
-        self.bytes -= SESSION_BYTES + session.client.len() + session.records.capacity();
+        self.bytes -= session.client.len() + session.records.capacity();
+        if self.places.len() > PLACES_KEPT && self.vacant.len() > self.places.len() / 2 {
+            self.compact();
+        }
         session
+    }
+
+    /// Moves the sessions together, in the order of their last lines, and gives the memory of
+    /// vacant places back.
+    fn compact(&mut self) {
+        let mut places = Vec::with_capacity(self.places.len() - self.vacant.len());
+        let mut next = self.idlest;
+        while next != NONE {
+            let mut session = std::mem::take(&mut self.places[next as usize]);
+            next = session.behind;
+            let place = places.len() as u32;
+            (session.before, session.behind) = (place.wrapping_sub(1), place + 1);
+            places.push(session);
+        }
+        if let Some(last) = places.last_mut() {
+            last.behind = NONE;
+            (self.idlest, self.latest) = (0, places.len() as u32 - 1);
+        }
+        let hash_of = |place: &u32| self.hasher.hash_one(&*places[*place as usize].client);
+        let mut by_client = HashTable::with_capacity(places.len());
+        for place in 0..places.len() as u32 {
+            by_client.insert_unique(hash_of(&place), place, hash_of);
+        }
+        (self.by_client, self.places, self.vacant) = (by_client, places, Vec::new());
     }
 
     fn append(&mut self, place: u32) {
@@ -226,6 +259,36 @@ mod tests {
         assert_eq!(open.begin(b"a", 3, 6), places[1], "places are used again");
         open.remove(places[1]);
         open.remove(places[2]);
-        assert_eq!((open.bytes(), open.is_empty(), open.idlest()), (0, true, None));
+        assert_eq!((open.bytes(), open.is_empty(), open.idlest()), (3 * PLACE_BYTES, true, None));
+    }
+
+    #[test]
+    fn the_memory_of_many_sessions_does_not_stay_behind() {
+        let mut open = OpenSessions::default();
+        let client = |number: u64| format!("client {number}");
+        for number in 0..1000 {
+            let place = open.begin(client(number).as_bytes(), number, 0);
+            open.add(place, 0, LoggedMethod::Get, "/");
+        }
+        // Every other one, from both ends.
+        for number in (0..500).map(|pair| if pair % 2 == 0 { pair } else { 1000 - pair }) {
+            let place = open.find(client(number).as_bytes()).expect("it is open");
+            assert_eq!(open.remove(place).number, number);
+        }
+        let few = (0..1000).filter(|number| open.find(client(*number).as_bytes()).is_some()).collect::<Vec<_>>();
+        assert_eq!((few.len(), open.places.len()), (500, 1000), "half of them may be vacant");
+        for number in &few[..450] {
+            let place = open.find(client(*number).as_bytes()).expect("it is open");
+            open.remove(place);
+        }
+        assert!(open.places.len() <= 150 && open.places.capacity() <= 150, "{}", open.places.len());
+        // They stand in their order still, and take new sessions.
+        let place = open.begin(b"new", 1000, 0);
+        assert_eq!(open.get(place).number, 1000);
+        for number in few[450..].iter().copied().chain([1000]) {
+            let idlest = open.idlest().expect("some are left");
+            assert_eq!(open.remove(idlest).number, number);
+        }
+        assert!(open.is_empty() && open.bytes <= 1000, "{}", open.bytes);
     }
 }

@@ -44,7 +44,7 @@ pub struct DiskOptions {
     /// Parts to carry out, comma-separated [default: all]
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     pub only: Vec<PartOption>,
-    /// Time of the random seeks, at most
+    /// Time of the random seeks, at most; from 1ms on
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10s")]
     pub seek_time: Duration,
     /// Number of small files
@@ -62,7 +62,7 @@ pub struct DiskOptions {
     /// Numbers of sequential streams at once, comma-separated
     #[arg(long, value_name = "LIST", value_parser = parse_streams, default_value = "1,2,4,8,16")]
     pub streams: StreamList,
-    /// Time of one number of streams in one round, at most
+    /// Time of one number of streams in one round, at most; from 1ms on
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "5s")]
     pub stream_time: Duration,
     /// Rounds of reads by size and of streams; figures are medians over them

@@ -21,7 +21,7 @@ Examples:
   thalweg run http://127.0.0.1:8080/ --session site.sessions --conn-rate 20/s --conns 5000
   thalweg sessions access.log.2.gz --max-sessions 1000 --max-think 60s -o small.sessions
   httperf --server 127.0.0.1 --port 8080 --wsesslog=1000,2,small.sessions --rate 20
-  zcat access.log.*.gz | thalweg sessions - --sample 5% --exclude '*.png' --from 2026-11-01 --to 2026-11-08
+  zcat $(ls -rv access.log.*.gz) | thalweg sessions - --sample 5% --exclude '*.png' --from 2026-11-01 --to 2026-11-08
 
 A session is the requests of one client without a pause longer than --gap. A page and what follows it within --burst are one burst:
 the page's line, and indented lines. think= is the time in the log from a burst's last request to the next burst. The file has
@@ -84,7 +84,7 @@ pub struct SessionsOptions {
     /// Memory for open sessions; beyond it the longest idle ones are ended
     #[arg(long, value_name = "SIZE", default_value = "48MB", value_parser = parse_memory)]
     pub memory: usize,
-    /// End at the first line that is none of a log, and write nothing
+    /// End at the first line that is none of a log; no session file is written then
     #[arg(long)]
     pub strict: bool,
     /// Print the summary as JSON to stdout

@@ -13,7 +13,7 @@ use crate::log_file::LogFile;
 
 /// Bytes of a block, to the end of whose last line more are read.
 const BLOCK_BYTES: u64 = 256 << 10;
-/// The longest line.
+/// The longest line, without its line feed.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 /// Blocks that wait to be converted.
 const BLOCKS_AHEAD: usize = 4;
@@ -32,7 +32,8 @@ pub struct Block {
 /// A log that is being read.
 #[derive(Debug)]
 pub struct Blocks {
-    blocks: Receiver<io::Result<Block>>,
+    /// `None` is the end of the log.
+    blocks: Receiver<io::Result<Option<Block>>>,
     spare: Sender<Vec<u8>>,
 }
 
@@ -43,9 +44,8 @@ impl Blocks {
         let (spare, spares) = channel();
         // It ends with the log, or when nobody receives any more.
         thread::spawn(move || {
-            if let Err(error) = read(log, &sender, &spares) {
-                let _ = sender.send(Err(error));
-            }
+            let ended = read(log, &sender, &spares);
+            let _ = sender.send(ended.map(|()| None));
         });
         Self { blocks, spare }
     }
@@ -57,8 +57,9 @@ impl Blocks {
     pub fn next(&mut self, interrupt: &Interrupt) -> io::Result<Option<Block>> {
         while !interrupt.is_wanted() {
             match self.blocks.recv_timeout(LOOK) {
-                Ok(block) => return block.map(Some),
-                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Ok(block) => return block,
+                // A log that ends says so: a panic of its reader is not its end.
+                Err(RecvTimeoutError::Disconnected) => return Err(io::Error::other("its reader has failed")),
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
@@ -72,7 +73,7 @@ impl Blocks {
     }
 }
 
-fn read(log: LogFile, blocks: &SyncSender<io::Result<Block>>, spares: &Receiver<Vec<u8>>) -> io::Result<()> {
+fn read(log: LogFile, blocks: &SyncSender<io::Result<Option<Block>>>, spares: &Receiver<Vec<u8>>) -> io::Result<()> {
     let mut source = log.unpacked()?;
     loop {
         let mut bytes = spares.try_recv().unwrap_or_default();
@@ -81,14 +82,14 @@ fn read(log: LogFile, blocks: &SyncSender<io::Result<Block>>, spares: &Receiver<
         if bytes.is_empty() && !has_long_line {
             return Ok(());
         }
-        if blocks.send(Ok(Block { bytes, has_long_line })).is_err() {
+        if blocks.send(Ok(Some(Block { bytes, has_long_line }))).is_err() {
             return Ok(());
         }
     }
 }
 
-/// Reads whole lines of about `block_bytes`. Tells whether a line of more than `line_bytes_max`
-/// behind them was skipped.
+/// Reads whole lines of about `block_bytes`. Tells whether a line of more than `line_bytes_max`,
+/// without its line feed, was skipped behind them.
 fn read_block(
     source: &mut impl BufRead,
     bytes: &mut Vec<u8>,
@@ -99,12 +100,12 @@ fn read_block(
     if bytes.is_empty() || bytes.ends_with(b"\n") {
         return Ok(false);
     }
-    source.take(line_bytes_max).read_until(b'\n', bytes)?;
+    source.take(line_bytes_max + 1).read_until(b'\n', bytes)?;
     let begin = memrchr(b'\n', &bytes[..bytes.len() - 1]).map_or(0, |at| at + 1);
-    if (bytes.len() - begin) as u64 <= line_bytes_max {
+    let is_whole = bytes.ends_with(b"\n");
+    if (bytes.len() - begin - usize::from(is_whole)) as u64 <= line_bytes_max {
         return Ok(false);
     }
-    let is_whole = bytes.ends_with(b"\n");
     bytes.truncate(begin);
     if !is_whole {
         skip_line(source)?;
@@ -132,7 +133,7 @@ mod tests {
 
     #[test]
     fn blocks_have_whole_lines_and_leave_out_those_that_are_too_long() {
-        let text = format!("a\nbcd\n{}\nef\ngh\n{}\n{}\ni", "x".repeat(9), "y".repeat(10), "z".repeat(40));
+        let text = format!("a\nbcd\n{}\nef\ngh\n{}\n{}\ni", "x".repeat(10), "y".repeat(11), "z".repeat(40));
         let mut source = io::BufReader::with_capacity(3, text.as_bytes());
         let mut read = Vec::new();
         loop {
@@ -144,7 +145,19 @@ mod tests {
             read.push((String::from_utf8(bytes).unwrap(), is_long));
         }
         let lines: String = read.iter().map(|(text, _)| text.as_str()).collect();
-        assert_eq!(lines, format!("a\nbcd\n{}\nef\ngh\ni", "x".repeat(9)));
+        assert_eq!(lines, format!("a\nbcd\n{}\nef\ngh\ni", "x".repeat(10)));
         assert_eq!(read.iter().filter(|(_, is_long)| *is_long).count(), 2, "{read:?}");
+    }
+
+    /// A reader that panics drops its end of the channel, as this one does.
+    #[test]
+    fn a_log_without_its_end_is_an_error() {
+        let interrupt = Interrupt::listen().unwrap();
+        let (sender, blocks) = sync_channel(1);
+        let mut blocks = Blocks { blocks, spare: channel().0 };
+        sender.send(Ok(None)).unwrap();
+        assert!(blocks.next(&interrupt).unwrap().is_none());
+        drop(sender);
+        assert!(blocks.next(&interrupt).is_err());
     }
 }

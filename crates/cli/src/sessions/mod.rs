@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use memchr::memchr_iter;
 use thalweg_lab::file::WholeFile;
-use thalweg_sessions::{Client, Contents, Converter, Filter, Settings, Summary};
+use thalweg_sessions::{Client, Contents, Converter, Filter, Settings, Sink, Summary};
 
 use self::blocks::{Block, Blocks};
 use self::summary::BadLines;
@@ -39,20 +39,16 @@ pub fn sessions(options: &SessionsOptions) -> Result<ExitCode, Failure> {
     let log = log_file::open_once(&options.log)?;
     ensure_apart(&log, options.out.as_deref())?;
     let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
-    let mut out = Destination::open(options.out.as_deref())?;
+    let mut out = Pieces::new(Destination::open(options.out.as_deref())?);
     let mut conversion = Conversion { converter: Converter::new(settings), bad_lines: BadLines::new(options) };
-    let mut text = Vec::new();
     let mut blocks = Blocks::read(log);
     while let Some(block) = blocks.next(&interrupt).map_err(|error| unreadable(options, &error))? {
         if interrupt.is_wanted() {
-            return Err(Failure::unreachable(out.interrupted()));
+            return Err(Failure::unreachable(out.destination.interrupted()));
         }
-        conversion.push(&block, &mut text)?;
-        if text.len() >= PIECE_BYTES {
-            if out.write(&text)?.is_break() {
-                return Ok(Exit::Met.into());
-            }
-            text.clear();
+        conversion.push(&block, &mut |text: &[u8]| out.take(text))?;
+        if out.state()?.is_break() {
+            return Ok(Exit::Met.into());
         }
         if conversion.converter.is_full() {
             break;
@@ -60,17 +56,18 @@ pub fn sessions(options: &SessionsOptions) -> Result<ExitCode, Failure> {
         blocks.recycle(block);
     }
     if interrupt.is_wanted() {
-        return Err(Failure::unreachable(out.interrupted()));
+        return Err(Failure::unreachable(out.destination.interrupted()));
     }
     let Conversion { converter, bad_lines } = conversion;
-    let summary = converter.finish(&mut text);
+    let summary = converter.finish(&mut |text: &[u8]| out.take(text));
     if summary.sessions == 0 {
         return Err(Failure::usage(none_found(options, &summary, &bad_lines)));
     }
-    if out.write(&text)?.is_break() {
+    out.write();
+    if out.state()?.is_break() {
         return Ok(Exit::Met.into());
     }
-    out.finish()?;
+    out.destination.finish()?;
     let name = options.log.display().to_string();
     if options.json {
         output::print(&summary::json(&summary, &bad_lines)?)?;
@@ -155,13 +152,13 @@ struct Conversion<'a> {
 }
 
 impl Conversion<'_> {
-    fn push(&mut self, block: &Block, text: &mut Vec<u8>) -> Result<(), Failure> {
+    fn push(&mut self, block: &Block, out: Sink<'_>) -> Result<(), Failure> {
         let mut begin = 0;
         for end in memchr_iter(b'\n', &block.bytes).chain([block.bytes.len()]) {
             let Some(line) = block.bytes.get(begin..end) else { break };
             begin = end + 1;
             self.bad_lines.line += u64::from(end < block.bytes.len() || !line.is_empty());
-            if let Err(fault) = self.converter.push(line, text) {
+            if let Err(fault) = self.converter.push(line, out) {
                 self.bad_lines.add(line, &fault)?;
             }
         }
@@ -171,6 +168,44 @@ impl Conversion<'_> {
             self.bad_lines.add_long()?;
         }
         Ok(())
+    }
+}
+
+/// Sessions on their way to their place, of which no more than a piece and a session are in memory.
+struct Pieces<'a> {
+    destination: Destination<'a>,
+    piece: Vec<u8>,
+    /// After an error, or when no more are wanted, sessions are dropped.
+    state: Result<ControlFlow<()>, Failure>,
+}
+
+impl<'a> Pieces<'a> {
+    fn new(destination: Destination<'a>) -> Self {
+        Self { destination, piece: Vec::new(), state: Ok(ControlFlow::Continue(())) }
+    }
+
+    fn take(&mut self, text: &[u8]) {
+        self.piece.extend_from_slice(text);
+        if self.piece.len() >= PIECE_BYTES {
+            self.write();
+        }
+    }
+
+    /// Writes what there is.
+    fn write(&mut self) {
+        if matches!(self.state, Ok(ControlFlow::Continue(()))) {
+            self.state = self.destination.write(&self.piece);
+        }
+        self.piece.clear();
+        self.piece.shrink_to(2 * PIECE_BYTES);
+    }
+
+    /// Whether more sessions are wanted.
+    ///
+    /// # Errors
+    /// One could not be written.
+    fn state(&mut self) -> Result<ControlFlow<()>, Failure> {
+        std::mem::replace(&mut self.state, Ok(ControlFlow::Break(()))).inspect(|state| self.state = Ok(*state))
     }
 }
 

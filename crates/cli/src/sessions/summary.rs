@@ -13,6 +13,12 @@ use crate::options::SessionsOptions;
 /// Lines of no log that are shown.
 const SHOWN_MAX: usize = 5;
 
+/// Sessions of a file that httperf 0.9 reads.
+const HTTPERF_SESSIONS_MAX: u64 = 1000;
+
+/// Calls of a file that `run --session` reads.
+const ENTRIES_MAX: u64 = thalweg_load::ENTRIES_MAX as u64;
+
 /// The first lines of no log.
 #[derive(Debug)]
 pub struct BadLines<'a> {
@@ -110,6 +116,14 @@ fn text(log: &str, summary: &Summary) -> String {
         let _ = write!(text, "\n{} requests dropped: {}", count(summary.dropped.total()), reasons.join(", "));
     }
     let notes = [
+        (
+            if summary.sessions > HTTPERF_SESSIONS_MAX { summary.sessions } else { 0 },
+            "sessions are more than httperf reads (1,000); --max-sessions 1000 takes the first ones",
+        ),
+        (
+            if summary.requests > ENTRIES_MAX { summary.requests } else { 0 },
+            "requests are more than run --session reads (16,777,216); --max-sessions or --sample take fewer",
+        ),
         (summary.displaced, "requests were out of order in the log and are in order of time"),
         (
             summary.steps_back,
@@ -143,4 +157,19 @@ pub fn json(summary: &Summary, bad_lines: &BadLines<'_>) -> Result<String, Failu
     let mut text = serde_json::to_string_pretty(&document).map_err(Failure::unreachable)?;
     text.push('\n');
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_their_readers_refuse_are_named() {
+        let text = |sessions, requests| text("log", &Summary { sessions, requests, ..Summary::default() });
+        assert!(!text(1000, ENTRIES_MAX).contains("more than"));
+        assert!(text(1001, 5000).contains("\n1,001 sessions are more than httperf reads (1,000)"));
+        assert!(
+            text(9, ENTRIES_MAX + 1).contains("\n16,777,217 requests are more than run --session reads (16,777,216)")
+        );
+    }
 }

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::io::{self, BufRead};
 use std::sync::Arc;
 
-use thalweg_formats::access_log::{LogLine, LoggedRequest, push_sendable};
+use thalweg_formats::access_log::{LogLine, LoggedRequest, VIRTUAL_HOST, push_sendable};
 use thalweg_wire::target::Target;
 use thalweg_wire::{Method, Version};
 
@@ -304,8 +304,9 @@ fn read_entry(line: Line<'_>) -> Result<LogEntry<'_>, InputError> {
             line.error(at, format!("not a line of an access log in the JSON format of thalweg serve: {what}"))
         });
     }
-    let logged = LogLine::parse(line.bytes).map_err(|fault| {
-        line.error(fault.at, format!("not a line of an access log in common or combined format: {fault}"))
+    let logged = LogLine::parse_without_virtual_host(line.bytes).map_err(|fault| {
+        let advice = if fault == VIRTUAL_HOST { "; take it off each line, as by cut -d' ' -f2-" } else { "" };
+        line.error(fault.at, format!("not a line of an access log in common or combined format: {fault}{advice}"))
     })?;
     let request = match logged.request {
         LoggedRequest::Line { method, target, .. } => Some((Cow::Borrowed(method), target.decode())),

@@ -35,10 +35,11 @@ fn gets(requests: &[(u32, &str, &str)]) -> Vec<String> {
 
 fn convert(settings: Settings, lines: &[String]) -> (String, Summary) {
     let (mut converter, mut out) = (Converter::new(settings), Vec::new());
+    let sink: Sink<'_> = &mut |text: &[u8]| out.extend_from_slice(text);
     for line in lines {
-        converter.push(line.as_bytes(), &mut out).unwrap_or_else(|fault| panic!("{line}: {fault:?}"));
+        converter.push(line.as_bytes(), sink).unwrap_or_else(|fault| panic!("{line}: {fault:?}"));
     }
-    let summary = converter.finish(&mut out);
+    let summary = converter.finish(sink);
     (String::from_utf8(out).unwrap(), summary)
 }
 
@@ -148,12 +149,13 @@ fn the_first_sessions_to_begin_are_taken_whole() {
     ]);
     let summary = check(two.clone(), &log, "/a1 think=50\n/a2 think=99\n/a3\n\n/b\n\n");
     assert_eq!(summary.dropped.beyond, 2);
-    let (mut converter, mut out) = (Converter::new(two), Vec::new());
+    let mut converter = Converter::new(two);
+    let out: Sink<'_> = &mut |_: &[u8]| {};
     for line in &log {
-        converter.push(line.as_bytes(), &mut out).unwrap();
+        converter.push(line.as_bytes(), out).unwrap();
         assert!(!converter.is_full());
     }
-    converter.push(gets(&[(250, "x", "/")])[0].as_bytes(), &mut out).unwrap();
+    converter.push(gets(&[(250, "x", "/")])[0].as_bytes(), out).unwrap();
     assert!(converter.is_full());
 }
 
@@ -164,11 +166,12 @@ fn memory_is_bounded_by_ending_the_longest_idle_sessions() {
     let mut log: Vec<_> = clients.iter().map(|client| (0, client.as_str(), "/1")).collect();
     log.extend([(1, "10.0.0.999", "/2"), (1, "10.0.0.0", "/2")]);
     let (mut converter, mut out, mut most) = (Converter::new(bounded), Vec::new(), 0);
+    let sink: Sink<'_> = &mut |text: &[u8]| out.extend_from_slice(text);
     for line in gets(&log) {
-        converter.push(line.as_bytes(), &mut out).unwrap();
+        converter.push(line.as_bytes(), sink).unwrap();
         most = most.max(converter.open.bytes() + converter.order.bytes());
     }
-    let summary = converter.finish(&mut out);
+    let summary = converter.finish(sink);
     assert!((10_000..=20_000).contains(&most), "{most}");
     assert!((800..950).contains(&summary.closed_for_memory), "{}", summary.closed_for_memory);
     // The client of the last line but one still had its session, and that of the last line had not.
@@ -186,6 +189,22 @@ fn finished_sessions_wait_for_an_earlier_one_only_while_there_is_memory() {
     let (text, summary) = convert(bounded, &gets(&log));
     assert_eq!((summary.sessions, summary.closed_for_memory, summary.out_of_order), (2001, 0, 1));
     assert!(text.starts_with("/1\n\n/1\n\n"));
+}
+
+/// A caller that writes what it gets needs no memory for all that has waited.
+#[test]
+fn sessions_are_given_out_one_by_one() {
+    let log =
+        gets(&(0..1000).map(|number| (number, if number == 0 { "first" } else { "other" }, "/")).collect::<Vec<_>>());
+    let clients: Vec<_> =
+        log.iter().enumerate().map(|(number, line)| line.replace("other", &number.to_string())).collect();
+    let (mut converter, mut longest, mut times) = (Converter::new(settings()), 0, 0);
+    let sink: Sink<'_> = &mut |text: &[u8]| (longest, times) = (text.len().max(longest), times + 1);
+    for line in &clients {
+        converter.push(line.as_bytes(), sink).unwrap();
+    }
+    converter.finish(sink);
+    assert_eq!((longest, times), (3, 1000));
 }
 
 #[test]
@@ -250,10 +269,10 @@ fn virtual_hosts_are_selected_and_otherwise_refused() {
     let log = [with_host("www.Example.com:443", plain[0].clone()), with_host("other:80", plain[1].clone())];
     let host = Some("www.example.com".to_owned());
     assert_eq!(check(filtered(Filter { host: host.clone(), ..Filter::default() }), &log, "/1\n\n").dropped.host, 1);
-    let fault = Converter::new(settings()).push(log[0].as_bytes(), &mut Vec::new()).unwrap_err();
+    let fault = Converter::new(settings()).push(log[0].as_bytes(), &mut |_: &[u8]| {}).unwrap_err();
     assert!(fault.expected.contains("--host"), "{fault:?}");
     let fault =
-        Converter::new(filtered(Filter { host, ..Filter::default() })).push(b"a b", &mut Vec::new()).unwrap_err();
+        Converter::new(filtered(Filter { host, ..Filter::default() })).push(b"a b", &mut |_: &[u8]| {}).unwrap_err();
     assert_eq!(fault.at, 3);
 }
 
