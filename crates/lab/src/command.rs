@@ -128,8 +128,7 @@ impl RunningCommand {
     fn spawn(command: String, prepare: impl FnOnce(&mut Command)) -> Result<Self, CommandError> {
         let start = || {
             let stderr = tempfile::tempfile()?;
-            let mut shell = Command::new("sh");
-            shell.args(["-c", &command]);
+            let mut shell = shell(&command);
             prepare(&mut shell);
             shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr.try_clone()?).process_group(0);
             Ok((process_group::end_with_parent(&mut shell).spawn()?, stderr))
@@ -207,6 +206,16 @@ impl RunningCommand {
             thread::sleep(POLL_INTERVAL);
         }
     }
+}
+
+/// The shell with a command. Folders of system programs are in its search path, in which some users
+/// do not have them though most servers are there.
+pub(crate) fn shell(command: &str) -> Command {
+    let mut path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    path.push(":/usr/local/sbin:/usr/sbin:/sbin");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).env("PATH", path);
+    shell
 }
 
 impl Drop for RunningCommand {

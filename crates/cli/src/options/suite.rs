@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use thalweg_lab::servers::is_dynamic_path;
 use thalweg_lab::suite::{CLIENTS, SuiteName};
 use thalweg_units::{parse_link_rate, parse_time};
 
@@ -147,9 +148,7 @@ fn parse_load(text: &str) -> Result<f64, String> {
 }
 
 fn parse_path(text: &str) -> Result<String, String> {
-    let fits =
-        text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#'));
-    if fits { Ok(text.to_owned()) } else { Err("expected a path, such as /dynamic".to_owned()) }
+    if is_dynamic_path(text) { Ok(text.to_owned()) } else { Err("expected a path, such as /dynamic".to_owned()) }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use thalweg_lab::document::SuiteName;
 
-use super::values::{CpuList, parse_cpus};
+use super::values::{CpuList, parse_cpus, positive};
 
 /// Options of `thalweg suite all`.
 #[derive(Debug, Args)]
@@ -17,10 +17,10 @@ Examples:
 
 Each server is started for each suite by its command, pinned, awaited, measured by a client process
 of its own, and ended. A suite of a server is kept as soon as it has ended, in FOLDER/cells;
---resume measures those that are missing, that failed, or whose command, templates or settings have
-changed. docs/suites.md describes the file of servers.
+--resume measures those that are missing, that failed, that lack a figure, or whose command,
+templates, versions or settings have changed. docs/suites.md describes the file of servers.
 
-Exit codes: 0 all was measured, 1 a server failed, 2 wrong usage, 3 interrupted, 4 this host lacks
+Exit codes: 0 all was measured, 1 a server failed or a figure is missing, 2 wrong usage, 3 interrupted, 4 this host lacks
 something.")]
 pub struct SuiteTableOptions {
     /// File that says how each server is started
@@ -44,10 +44,12 @@ pub struct SuiteTableOptions {
     /// Share of the suites' times and numbers to run, from 0.001 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     pub scale: f64,
-    /// CPUs of each server, such as 0 or 0,2-3 [default: the first half]
+    /// CPUs of each server, such as 0 or 0,2-3 [default: those that the clients do not have; the
+    /// first half]
     #[arg(long, value_name = "CPUS", value_parser = parse_cpus)]
     pub server_cpus: Option<CpuList>,
-    /// CPUs of the clients [default: the second half]
+    /// CPUs of the clients and of the origin for dynamic content [default: those that the servers
+    /// do not have; the second half]
     #[arg(long, value_name = "CPUS", value_parser = parse_cpus)]
     pub client_cpus: Option<CpuList>,
     /// Load for which the tree of specweb96 is made, operations per second
@@ -56,8 +58,9 @@ pub struct SuiteTableOptions {
     /// Load for which the tree of specweb99 is made, connections
     #[arg(long, value_name = "N", default_value_t = 100.0)]
     pub specweb99_load: f64,
-    /// Maximum of connections tried [default: as many as this host allows]
-    #[arg(long, value_name = "N")]
+    /// acme-modem, heanet, specweb99: maximum connections to try [default: as many as this host
+    /// allows]
+    #[arg(long, value_name = "N", value_parser = positive)]
     pub max_connections: Option<usize>,
     /// Seed of the trees and of everything random
     #[arg(long, value_name = "N", default_value_t = 1)]

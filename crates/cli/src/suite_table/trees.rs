@@ -15,32 +15,52 @@ use crate::options::SuiteTableOptions;
 /// Most differing files that an error names.
 const DIFFERENCES_SHOWN_MAX: usize = 3;
 
-/// Writes the tree of a suite unless it is there, and compares it if it is. Returns the name of its
-/// folder; `None` if the user ended it.
+/// The tree of a suite, and its folder.
+#[derive(Debug)]
+pub(super) struct SuiteTree {
+    suite: SuiteName,
+    tree: Tree,
+    /// The name of its folder.
+    pub(super) folder: String,
+}
+
+impl SuiteTree {
+    /// The tree of a suite with these options.
+    ///
+    /// # Errors
+    /// There is no such tree.
+    pub(super) fn of(suite: SuiteName, options: &SuiteTableOptions) -> Result<Self, Failure> {
+        let load = match suite {
+            SuiteName::Specweb96 => Some(options.specweb96_load),
+            SuiteName::Specweb99 => Some(options.specweb99_load),
+            _ => None,
+        };
+        let name: TreeName = suite.name().parse().expect("each suite has a tree of its name");
+        let settings = TreeSettings { seed: options.seed, load, ..TreeSettings::default() };
+        let tree = Tree::new(name, &settings).map_err(Failure::usage)?;
+        // One folder holds the trees of several loads and seeds.
+        let mut folder = suite.name().to_owned();
+        folder.extend(load.map(|load| format!("-{load}")));
+        if options.seed != 1 {
+            folder.push_str(&format!("-seed-{}", options.seed));
+        }
+        Ok(Self { suite, tree, folder })
+    }
+
+    /// How many files it has.
+    pub(super) fn files(&self) -> u64 {
+        self.tree.files().len() as u64
+    }
+}
+
+/// Writes the tree of a suite unless it is there, and compares it if it is. Returns whether it is
+/// there now; it is not if the user ended it.
 ///
 /// # Errors
 /// It cannot be written, or another tree is there.
-pub(super) fn ensure(
-    suite: SuiteName,
-    options: &SuiteTableOptions,
-    root: &Path,
-    interrupt: &Interrupt,
-) -> Result<Option<String>, Failure> {
-    let load = match suite {
-        SuiteName::Specweb96 => Some(options.specweb96_load),
-        SuiteName::Specweb99 => Some(options.specweb99_load),
-        _ => None,
-    };
-    let name: TreeName = suite.name().parse().expect("each suite has a tree of its name");
-    let settings = TreeSettings { seed: options.seed, load, ..TreeSettings::default() };
-    let tree = Tree::new(name, &settings).map_err(Failure::usage)?;
-    // One folder holds the trees of several loads and seeds.
-    let mut folder = suite.name().to_owned();
-    folder.extend(load.map(|load| format!("-{load}")));
-    if options.seed != 1 {
-        folder.push_str(&format!("-seed-{}", options.seed));
-    }
-    let path = root.join(&folder);
+pub(super) fn ensure(suite_tree: &SuiteTree, root: &Path, interrupt: &Interrupt) -> Result<bool, Failure> {
+    let SuiteTree { suite, tree, folder } = suite_tree;
+    let path = root.join(folder);
     let bar = ProgressBar::new(tree.bytes());
     bar.set_style(ProgressStyle::with_template("{msg} {bytes} of {total_bytes}").expect("a valid template"));
     let mut progress = |done: Progress| {
@@ -52,13 +72,11 @@ pub(super) fn ensure(
         tree.verify(&path, &mut progress).map(|verified| verified.differences)
     } else {
         bar.set_message(format!("writing the tree of {suite}:"));
-        std::fs::create_dir_all(root)
-            .map_err(|error| Failure::unreachable(format!("cannot make the folder {}: {error}", root.display())))?;
         tree.write(&path, &mut progress).map(|_| Vec::new())
     };
     bar.finish_and_clear();
     match ended {
-        Ok(differences) if differences.is_empty() => Ok(Some(folder)),
+        Ok(differences) if differences.is_empty() => Ok(true),
         Ok(differences) => {
             let shown: Vec<String> = differences.iter().take(DIFFERENCES_SHOWN_MAX).map(ToString::to_string).collect();
             Err(Failure::usage(format!(
@@ -68,7 +86,7 @@ pub(super) fn ensure(
                 shown.join(", ")
             )))
         }
-        Err(TreeError::Interrupted) => Ok(None),
+        Err(TreeError::Interrupted) => Ok(false),
         Err(error) => Err(Failure::unreachable(error)),
     }
 }

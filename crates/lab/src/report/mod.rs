@@ -16,6 +16,7 @@
 //! | `compare` | charts and the table of a comparison |
 //! | `suite` | figures, curves and choices of a suite |
 //! | `suite_table` | the suites of several servers |
+//! | `lead` | which of several figures is the highest |
 //! | `trials`, `sections` | tables and text |
 //! | `words` | figures as the page writes them |
 
@@ -27,6 +28,7 @@ mod course;
 mod curve;
 mod disk;
 mod headline;
+mod lead;
 mod observed;
 mod sections;
 mod several;
@@ -75,10 +77,11 @@ pub fn html_of_several(documents: &[Labelled<'_>]) -> String {
     whole(&format!("{} runs – Thalweg", documents.len()), version, &several::page(documents))
 }
 
-/// The report on the suites of several servers.
-pub fn html_of_suites(cells: &[Cell]) -> String {
+/// The report on the suites of several servers; `absent` cells were to be measured and are not
+/// there.
+pub fn html_of_suites(cells: &[Cell], absent: usize) -> String {
     let version = cells.iter().find_map(|cell| cell.document.as_ref()).map_or("", |document| &document.version);
-    whole(&format!("{} – Thalweg", suite_table::title(cells)), version, &suite_table::page(cells))
+    whole(&format!("{} – Thalweg", suite_table::title(cells, absent)), version, &suite_table::page(cells, absent))
 }
 
 /// The figures of the suites of several servers as a table with tabs between fields: one line per

@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::placeholders::{self, KNOWN};
+use crate::document::SuiteName;
 
 /// Largest file of servers, and largest template, in bytes.
 pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Most servers of a file.
 const SERVERS_MAX: usize = 64;
+/// Longest name in bytes: names of files have it, and tables have columns for it.
+const NAME_BYTES_MAX: usize = 64;
 
 /// A file of servers.
 #[derive(Clone, Debug)]
@@ -44,7 +47,7 @@ pub struct ServerSpec {
     pub dynamic: Option<String>,
     /// The suites that are run against it; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub suites: Option<Vec<String>>,
+    pub suites: Option<Vec<SuiteName>>,
     /// Seconds that it may take to answer after its start.
     #[serde(default = "start_seconds_default")]
     pub start_seconds: u32,
@@ -128,13 +131,26 @@ impl ServersFile {
 }
 
 impl ServerSpec {
+    /// Its name in names of files.
+    pub(crate) fn file_name(&self) -> String {
+        file_name(&self.name)
+    }
+
+    /// Whether the suite is run against it.
+    pub fn takes_part(&self, suite: SuiteName) -> bool {
+        self.suites.as_ref().is_none_or(|suites| suites.contains(&suite))
+    }
+
     fn fault(&self, earlier: &[Self], folder: &Path) -> Option<String> {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+ ".contains(&byte);
         if self.name.trim().is_empty() || !self.name.bytes().all(is_name) || self.name.starts_with('.') {
             return Some("a name has letters, digits, spaces and -_.+ alone, and names files".to_owned());
         }
-        if earlier.iter().any(|other| other.name.eq_ignore_ascii_case(&self.name)) {
-            return Some("another server has this name".to_owned());
+        if self.name.len() > NAME_BYTES_MAX {
+            return Some(format!("a name has at most {NAME_BYTES_MAX} bytes"));
+        }
+        if earlier.iter().any(|other| other.file_name().eq_ignore_ascii_case(&self.file_name())) {
+            return Some("another server has this name, with - for spaces and upper case alike".to_owned());
         }
         let texts = [Some(&self.command), Some(&self.url), self.version.as_ref()];
         if let Some(name) = texts.into_iter().flatten().find_map(|text| placeholders::unknown(text)) {
@@ -144,10 +160,17 @@ impl ServerSpec {
         if !self.url.ends_with('/') {
             return Some(format!("the URL {} names a file; it has to end in /", self.url));
         }
-        if self.dynamic.as_ref().is_some_and(|path| !path.starts_with('/')) {
-            return Some("`dynamic` is a path and begins with /".to_owned());
+        if self.dynamic.as_ref().is_some_and(|path| !is_dynamic_path(path)) {
+            return Some("`dynamic` is a path such as /dynamic: it begins with / and has no space, ? or #".to_owned());
         }
-        self.templates.iter().find_map(|template| {
+        self.templates.iter().enumerate().find_map(|(position, template)| {
+            let has_its_name = |other: &PathBuf| other.file_name() == template.file_name();
+            if self.templates[..position].iter().any(has_its_name) {
+                return Some(format!(
+                    "two templates have the name of {}; all are put into one folder",
+                    template.display()
+                ));
+            }
             let fault = match read_bounded(&folder.join(template)) {
                 Ok(_) if template.file_name().is_some() => return None,
                 Ok(_) => "it names no file".to_owned(),
@@ -156,6 +179,17 @@ impl ServerSpec {
             Some(format!("cannot read the template {}: {fault}", template.display()))
         })
     }
+}
+
+/// The name of a server in names of files.
+pub(crate) fn file_name(server: &str) -> String {
+    server.replace(' ', "-")
+}
+
+/// Whether `text` is a path that dynamic requests can be made beneath: visible ASCII characters
+/// from a `/` on, without query and fragment.
+pub fn is_dynamic_path(text: &str) -> bool {
+    text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#'))
 }
 
 /// The text of a file that is not larger than a configuration is.
@@ -200,6 +234,13 @@ mod tests {
         check("[[server]]\nname = 'one'\ncommand = 'one {prot}'\n", "{prot} is no placeholder; known are {root} (");
         check(&format!("{one}url = 'http://127.0.0.1:{{port}}/x'\n"), "it has to end in /");
         check(&format!("{one}templates = ['two.conf']\n"), "cannot read the template two.conf");
-        check(&format!("{one}dynamic = 'x'\n"), "begins with /");
+        for path in ["x", "/a b", "/a?b"] {
+            check(&format!("{one}dynamic = '{path}'\n"), "it begins with / and has no space");
+        }
+        check(&format!("{one}suites = ['acme-smal']\n"), "acme-smal");
+        let named = |name: &str| format!("[[server]]\nname = '{name}'\ncommand = 'one'\n");
+        check(&(named("one 1") + &named("One-1")), "server \"One-1\": another server has this name");
+        check(&named(&"x".repeat(65)), "a name has at most 64 bytes");
+        check(&format!("{one}templates = ['one.conf', './one.conf']\n"), "two templates have the name of ./one.conf");
     }
 }

@@ -10,7 +10,7 @@ mod file;
 mod placeholders;
 mod running;
 
-pub(crate) use running::pinned;
+pub(crate) use file::file_name;
 
-pub use file::{ServerSpec, ServersFile, ServersFileError};
-pub use running::{RunningServer, ServerFacts, ServerSetting, StartError};
+pub use file::{ServerSpec, ServersFile, ServersFileError, is_dynamic_path};
+pub use running::{RunningServer, ServerFacts, ServerSetting, StartError, pinned, version};

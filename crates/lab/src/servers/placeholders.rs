@@ -4,12 +4,15 @@
 //! command or an address, an unknown name is a mistake.
 
 /// The known names, and the meaning of each.
-pub(super) const KNOWN: [(&str, &str); 7] = [
+pub(super) const KNOWN: [(&str, &str); 10] = [
     ("root", "the folder that has the trees"),
     ("port", "the port to listen on, at 127.0.0.1"),
     ("work", "an empty folder of the server's own, which has its filled-in templates"),
     ("here", "the folder of this file"),
     ("cpus", "how many CPUs the server has"),
+    ("descriptors", "the limit on open files of the server, RLIMIT_NOFILE"),
+    ("files", "how many files the suite has"),
+    ("connections", "the descriptors that are left for connections: less `files` and 512"),
     ("origin", "the port of the origin for dynamic content, at 127.0.0.1"),
     ("thalweg", "this program"),
 ];

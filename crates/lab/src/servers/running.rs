@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use url::Url;
 
 use super::file::{ServerSpec, read_bounded};
 use super::placeholders::{Values, fill};
-use crate::command::{CommandError, RunningCommand};
+use crate::command::{CommandError, RunningCommand, shell};
 
 /// The interval at which a starting server is asked.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -23,6 +23,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a command that prints a version may take.
 const VERSION_PATIENCE: Duration = Duration::from_secs(10);
+/// Descriptors of a server that are neither connections nor files: logs, pipes, sockets of its
+/// workers, and connections to the origin.
+const DESCRIPTORS_BESIDE: u64 = 512;
 
 /// The things that a server is started with, the same for all servers of a comparison.
 #[derive(Clone, Debug)]
@@ -33,10 +36,29 @@ pub struct ServerSetting {
     pub here: PathBuf,
     /// The CPUs of the server.
     pub cpus: Vec<usize>,
+    /// Limit on its descriptors.
+    pub descriptors: u64,
+    /// How many files the suite has, which the server may keep open.
+    pub files: u64,
     /// Port of the origin for dynamic content, at 127.0.0.1.
     pub origin: Option<u16>,
     /// This program.
     pub program: PathBuf,
+}
+
+impl ServerSetting {
+    /// The descriptors that are left for connections.
+    pub fn connections(&self) -> u64 {
+        self.descriptors.saturating_sub(self.files + DESCRIPTORS_BESIDE).max(1)
+    }
+
+    /// The folder whose path a shell or a configuration would not read as one word, if any: the
+    /// paths are put into commands and configurations as they are.
+    pub fn unusable_folder(&self) -> Option<PathBuf> {
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._+-,@:=".contains(byte);
+        let folders = [self.root.clone(), self.here.clone(), std::env::temp_dir()];
+        folders.into_iter().find(|folder| !folder.as_os_str().as_encoded_bytes().iter().all(is_plain))
+    }
 }
 
 /// The facts about a server that a reader needs to start the same one.
@@ -44,12 +66,18 @@ pub struct ServerSetting {
 pub struct ServerFacts {
     /// The first line of the version.
     pub version: Option<String>,
-    /// The command, filled in.
+    /// The command, filled in, with `thalweg` for this program.
     pub command: String,
     /// The CPUs that it was pinned to.
     pub cpus: Vec<usize>,
     /// Its configurations by name, filled in.
     pub configurations: BTreeMap<String, String>,
+    /// The limit on its descriptors.
+    #[serde(default)]
+    pub descriptors: u64,
+    /// The descriptors that are left for connections: the bound of servers that have one.
+    #[serde(default)]
+    pub connections: u64,
 }
 
 /// The reasons why a server did not start.
@@ -148,10 +176,12 @@ impl RunningServer {
         let command =
             pinned(&setting.cpus, || RunningCommand::start_in(&text, work.path())).map_err(prepare("its CPUs"))??;
         let facts = ServerFacts {
-            version: spec.version.as_ref().and_then(|command| version(&fill(command, &values))),
-            command: text,
+            version: version(spec, setting),
+            command: fill(&spec.command, &with_program(values, "thalweg")),
             cpus: setting.cpus.clone(),
             configurations,
+            descriptors: setting.descriptors,
+            connections: setting.connections(),
         };
         let server = Self { url, facts, command, _work: work };
         server.wait_until_it_answers(spec.start_seconds, wants_stop)?;
@@ -197,9 +227,19 @@ fn values(setting: &ServerSetting, work: &Path, port: u16) -> Values {
         shown(work),
         shown(&setting.here),
         setting.cpus.len().to_string(),
+        setting.descriptors.to_string(),
+        setting.files.to_string(),
+        setting.connections().to_string(),
         origin.to_string(),
         shown(&setting.program),
     ]
+}
+
+/// The values with another text for this program.
+fn with_program(mut values: Values, program: &str) -> Values {
+    let last = values.last_mut().expect("there are placeholders");
+    program.clone_into(last);
+    values
 }
 
 /// Workers of a server may run as another user than the one who has made the folder.
@@ -213,7 +253,10 @@ fn free_port() -> io::Result<u16> {
 }
 
 /// Runs `start` on `cpus`. A process that it starts stays there: it inherits the affinity.
-pub(crate) fn pinned<T>(cpus: &[usize], start: impl FnOnce() -> T) -> io::Result<T> {
+///
+/// # Errors
+/// The kernel refuses these CPUs.
+pub fn pinned<T>(cpus: &[usize], start: impl FnOnce() -> T) -> io::Result<T> {
     let before = affinity::allowed_cpus()?;
     affinity::pin_to(cpus)?;
     let started = start();
@@ -233,13 +276,12 @@ fn answers(url: &Url) -> io::Result<bool> {
     Ok(&start == b"HTTP/")
 }
 
-/// The first line that a command prints, on either stream.
-fn version(command: &str) -> Option<String> {
+/// The version of a server: the first line that its command prints, on either stream.
+pub fn version(spec: &ServerSpec, setting: &ServerSetting) -> Option<String> {
+    let command = fill(spec.version.as_ref()?, &values(setting, &setting.here, 0));
     let mut output = tempfile::tempfile().ok()?;
     let streams = (output.try_clone().ok()?, output.try_clone().ok()?);
-    let mut shell = Command::new("sh");
-    let mut child =
-        shell.args(["-c", command]).stdin(Stdio::null()).stdout(streams.0).stderr(streams.1).spawn().ok()?;
+    let mut child = shell(&command).stdin(Stdio::null()).stdout(streams.0).stderr(streams.1).spawn().ok()?;
     let begun = Instant::now();
     while child.try_wait().ok()?.is_none() {
         if begun.elapsed() > VERSION_PATIENCE {
@@ -274,18 +316,22 @@ mod tests {
         }
     }
 
-    fn start(command: &str) -> Result<RunningServer, StartError> {
-        let here = tempfile::tempdir().unwrap();
-        fs::write(here.path().join("one.conf"), "server { listen {port}; }").unwrap();
-        let cpus = affinity::allowed_cpus().unwrap()[..1].to_vec();
-        let setting = ServerSetting {
-            root: here.path().to_owned(),
-            here: here.path().to_owned(),
-            cpus,
+    fn setting(here: &Path) -> ServerSetting {
+        ServerSetting {
+            root: here.to_owned(),
+            here: here.to_owned(),
+            cpus: affinity::allowed_cpus().unwrap()[..1].to_vec(),
+            descriptors: 20_000,
+            files: 1000,
             origin: None,
             program: "thalweg".into(),
-        };
-        RunningServer::start(&spec(command), &setting, &|| false)
+        }
+    }
+
+    fn start(command: &str) -> Result<RunningServer, StartError> {
+        let here = tempfile::tempdir().unwrap();
+        fs::write(here.path().join("one.conf"), "server { listen {port}; max {connections}; }").unwrap();
+        RunningServer::start(&spec(command), &setting(here.path()), &|| false)
     }
 
     #[test]
@@ -295,10 +341,27 @@ mod tests {
         assert_eq!(affinity::allowed_cpus().unwrap(), before);
         let port = server.url.port().unwrap();
         assert_eq!(server.facts.version.as_deref(), Some("one 1.0"));
-        assert_eq!(server.facts.configurations["one.conf"], format!("server {{ listen {port}; }}"));
+        assert_eq!(server.facts.configurations["one.conf"], format!("server {{ listen {port}; max 18488; }}"));
         assert_eq!(server.end_in_words(), None);
         drop(server);
         assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err(), "it has ended");
+    }
+
+    #[test]
+    fn the_version_is_the_first_line_of_its_command() {
+        let here = Path::new("/usr");
+        assert_eq!(version(&spec(SERVER), &setting(here)).as_deref(), Some("one 1.0"));
+        let silent = ServerSpec { version: Some("true".into()), ..spec(SERVER) };
+        assert_eq!(version(&silent, &setting(here)), None);
+    }
+
+    #[test]
+    fn folders_that_a_shell_would_split_are_found() {
+        let folder = |path: &str| setting(Path::new(path)).unusable_folder();
+        assert_eq!(folder("/srv/trees-1.0"), None);
+        for path in ["/srv/my trees", "/srv/$HOME", "/srv/a;b", "/srv/a'b", "/srv/{port}"] {
+            assert_eq!(folder(path).as_deref(), Some(Path::new(path)));
+        }
     }
 
     #[test]

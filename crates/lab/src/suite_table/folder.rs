@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use super::cell::Cell;
 use crate::document::SuiteName;
 use crate::file::write_whole;
+use crate::servers::file_name;
 
 /// An open folder, which no other process works on.
 #[derive(Debug)]
@@ -53,10 +54,12 @@ impl TableFolder {
     pub fn open(path: &Path, resume: bool) -> Result<Self, FolderError> {
         let failed = |source| FolderError::Io { path: path.to_owned(), source };
         let cells = path.join("cells");
-        let has_results = cells.is_dir() && fs::read_dir(&cells).map_err(failed)?.next().is_some();
-        match (has_results, resume) {
-            (true, false) => return Err(FolderError::HasResults(path.to_owned())),
-            (false, true) => return Err(FolderError::HasNone(path.to_owned())),
+        let is_table = cells.is_dir();
+        let has_results = is_table && fs::read_dir(&cells).map_err(failed)?.next().is_some();
+        match resume {
+            false if has_results => return Err(FolderError::HasResults(path.to_owned())),
+            // A full disk may have left a table without a cell.
+            true if !is_table => return Err(FolderError::HasNone(path.to_owned())),
             _ => fs::create_dir_all(&cells).map_err(failed)?,
         }
         let lock = File::create(path.join("lock")).map_err(failed)?;
@@ -91,7 +94,7 @@ impl TableFolder {
     }
 
     fn cell_path(&self, suite: SuiteName, server: &str) -> PathBuf {
-        self.path.join("cells").join(format!("{suite}.{}.json", server.replace(' ', "-")))
+        self.path.join("cells").join(format!("{suite}.{}.json", file_name(server)))
     }
 }
 
@@ -110,6 +113,8 @@ mod tests {
             started: "2026-01-01T00:00:00Z".into(),
             seconds: 1.5,
             server_facts: None,
+            client_cpus: vec![1],
+            choices: Vec::new(),
             document: None,
         }
     }

@@ -6,6 +6,10 @@
 //! | `cell` | the result of one suite with one server |
 //! | `folder` | the folder that keeps the cells, so that a table that was cut short goes on |
 //! | `client` | the client process |
+//! | `settings` | the suites, the servers, and how they are run |
+//! | `watcher` | following a table |
+//! | `key` | all that a cell depends on |
+//! | `measure` | one cell |
 //! | `run` | the cells one after the other |
 //!
 //! A cell is kept as soon as it is measured. Servers have no part in the client's process: one that
@@ -14,8 +18,14 @@
 mod cell;
 mod client;
 mod folder;
+mod key;
+mod measure;
 mod run;
+mod settings;
+mod watcher;
 
 pub use cell::{Cell, CellState};
 pub use folder::{FolderError, TableFolder};
-pub use run::{TableError, TableSettings, TableSuite, TableWatcher, run};
+pub use run::{Table, TableError, run};
+pub use settings::{TableServer, TableSettings, TableSuite};
+pub use watcher::TableWatcher;

@@ -4,54 +4,29 @@
 //! falls on all of them alike. Each is started anew for each suite: a server that one suite has
 //! left in a bad state does not spoil the next.
 
-use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
-use std::time::Instant;
-
-use sha2::{Digest, Sha256};
 
 use super::cell::{Cell, CellState};
-use super::client::{self, ClientEnd};
 use super::folder::TableFolder;
+use super::key::key;
+use super::measure::measure;
+use super::settings::{TableServer, TableSettings, TableSuite};
+use super::watcher::TableWatcher;
 use crate::document::SuiteName;
-use crate::servers::{RunningServer, ServerSetting, ServerSpec, StartError};
+use crate::servers;
 
-/// The suites, the servers, and how they are run.
-#[derive(Debug)]
-pub struct TableSettings {
-    /// The suites in the order of the table.
-    pub suites: Vec<TableSuite>,
-    /// The servers in the order of the table.
-    pub servers: Vec<ServerSpec>,
-    /// The setting that servers are started with.
-    pub setting: ServerSetting,
-    /// CPUs of the client processes.
-    pub client_cpus: Vec<usize>,
-}
-
-/// A suite of a table.
-#[derive(Debug, Clone)]
-pub struct TableSuite {
-    /// The suite.
-    pub name: SuiteName,
-    /// The folder of its tree, beneath the root of the servers.
-    pub tree: String,
-    /// Further arguments of `thalweg suite NAME URL`.
-    pub arguments: Vec<OsString>,
-}
-
-/// Follows a table.
-pub trait TableWatcher {
-    /// A cell begins: its place from 1, and how many there are.
-    fn on_cell(&mut self, suite: SuiteName, server: &str, number: usize, count: usize);
-    /// A cell goes on.
-    fn on_wait(&mut self);
-    /// A cell has ended, or was there already.
-    fn on_end(&mut self, cell: &Cell, was_there: bool);
-    /// Whether the user wants to end.
-    fn wants_stop(&self) -> bool;
+/// The cells of a table, measured now and before.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// The cells, those of a suite next to each other.
+    pub cells: Vec<Cell>,
+    /// How many pairs of a suite and a server were to be measured and have no cell.
+    pub absent: usize,
+    /// Whether the user has ended it before all was measured.
+    pub is_interrupted: bool,
+    /// Why it could not go on; the cells so far are there.
+    pub error: Option<TableError>,
 }
 
 /// The reason why a table could not go on. The cells before it are kept.
@@ -74,145 +49,77 @@ pub enum TableError {
     },
 }
 
-/// Measures all cells that the folder does not have yet. Ends early, with the cells so far, when
-/// the user wants it.
-///
-/// # Errors
-/// See [`TableError`]. A server that fails, fails its cells alone.
-pub fn run(
-    settings: &TableSettings,
-    folder: &TableFolder,
-    watcher: &mut dyn TableWatcher,
-) -> Result<Vec<Cell>, TableError> {
-    let mut cells = Vec::new();
-    let count = settings.suites.len() * settings.servers.len();
-    let pairs = settings.suites.iter().flat_map(|suite| settings.servers.iter().map(move |server| (suite, server)));
-    for (number, (suite, server)) in pairs.enumerate() {
-        if server.suites.as_ref().is_some_and(|suites| !suites.iter().any(|name| name == suite.name.name())) {
-            continue;
-        }
-        let key = key(settings, suite, server);
-        let kept = folder.cell(suite.name, &server.name);
-        if let Some(cell) = kept.filter(|cell| cell.key == key && cell.state == CellState::Complete) {
-            watcher.on_end(&cell, true);
-            cells.push(cell);
-            continue;
-        }
-        if watcher.wants_stop() {
-            continue;
-        }
-        watcher.on_cell(suite.name, &server.name, number + 1, count);
-        let cell = measure(settings, suite, server, key, watcher);
-        let kept = folder.keep(&cell);
-        watcher.on_end(&cell, false);
-        cells.push(cell);
-        kept.map_err(|source| TableError::Keep {
-            suite: suite.name,
-            server: server.name.clone(),
-            folder: folder.path().to_owned(),
-            source,
-        })?;
-    }
-    Ok(cells)
-}
-
-/// SHA-256 of all that a cell depends on and that a user can change between two runs.
-fn key(settings: &TableSettings, suite: &TableSuite, server: &ServerSpec) -> String {
-    let templates: Vec<String> = server
-        .templates
-        .iter()
-        .map(|template| std::fs::read_to_string(settings.setting.here.join(template)).unwrap_or_default())
-        .collect();
-    let parts = format!(
-        "{:?} {:?} {server:?} {templates:?} {:?} {:?}",
-        suite.name, suite.arguments, settings.setting.cpus, settings.client_cpus
-    );
-    Sha256::digest(parts).iter().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
-}
-
-fn measure(
-    settings: &TableSettings,
-    suite: &TableSuite,
-    server: &ServerSpec,
+/// A suite and a server that takes part in it.
+struct Pair<'a> {
+    suite: &'a TableSuite,
+    server: &'a TableServer,
     key: String,
-    watcher: &mut dyn TableWatcher,
-) -> Cell {
-    let begun = Instant::now();
-    let mut cell = Cell {
-        suite: suite.name,
-        server: server.name.clone(),
-        key,
-        state: CellState::Failed,
-        reasons: Vec::new(),
-        started: jiff::Timestamp::now().to_string(),
-        seconds: 0.0,
-        server_facts: None,
-        document: None,
-    };
-    match RunningServer::start(server, &settings.setting, &|| watcher.wants_stop()) {
-        Err(error) => {
-            cell.state = match error {
-                StartError::Interrupted => CellState::Interrupted,
-                _ => CellState::Failed,
-            };
-            cell.reasons.push(error.to_string());
-        }
-        Ok(running) => {
-            cell.server_facts = Some(running.facts.clone());
-            let arguments = arguments(settings, suite, server, &running);
-            let mut wants_stop = || {
-                watcher.on_wait();
-                watcher.wants_stop()
-            };
-            let ended = client::run(&settings.setting.program, &arguments, &settings.client_cpus, &mut wants_stop);
-            conclude(&mut cell, ended, running.end_in_words(), watcher.wants_stop());
-        }
-    }
-    cell.seconds = begun.elapsed().as_secs_f64();
-    cell
 }
 
-fn arguments(
-    settings: &TableSettings,
-    suite: &TableSuite,
-    server: &ServerSpec,
-    running: &RunningServer,
-) -> Vec<OsString> {
-    let url = format!("{}{}/", running.url, suite.tree);
-    let cores: Vec<String> = settings.client_cpus.iter().map(ToString::to_string).collect();
-    let mut arguments: Vec<OsString> = ["suite", suite.name.name(), &url, "--json", "--store", "none", "--cores"]
-        .iter()
-        .map(OsString::from)
-        .chain([cores.join(",").into()])
-        .chain(suite.arguments.iter().cloned())
-        .collect();
-    if let (SuiteName::Specweb99, Some(path), Some(_)) = (suite.name, &server.dynamic, settings.setting.origin) {
-        arguments.extend(["--dynamic".into(), path.into()]);
+impl Pair<'_> {
+    fn is_chosen(&self) -> bool {
+        self.suite.is_chosen && self.server.is_chosen
     }
-    arguments
 }
 
-/// Judges the cell by the ends of client and server.
-fn conclude(cell: &mut Cell, client: io::Result<ClientEnd>, server_end: Option<String>, interrupted: bool) {
-    let messages = match client {
-        Ok(end) => {
-            cell.document = end.document;
-            end.messages
+/// Measures all chosen cells that the folder does not have yet; the table has the folder's others,
+/// too, unless something that they depend on has changed. Ends early when the user wants it, or
+/// when a cell cannot be kept. A server that fails, fails its cells alone.
+pub fn run(settings: &TableSettings, folder: &TableFolder, watcher: &mut dyn TableWatcher) -> Table {
+    let pairs = pairs(settings);
+    let count = pairs.iter().filter(|pair| pair.is_chosen()).count();
+    let mut table = Table::default();
+    let mut number = 0;
+    for pair in &pairs {
+        let kept = folder.cell(pair.suite.name, &pair.server.spec.name).filter(|cell| cell.key == pair.key);
+        if !pair.is_chosen() {
+            table.cells.extend(kept);
+            continue;
         }
-        Err(error) => vec![format!("the client process could not be run: {error}")],
-    };
-    let measured = cell.document.as_ref().and_then(|document| document.suite.as_ref());
-    cell.state = match measured {
-        _ if interrupted || measured.is_some_and(|measured| measured.interrupted) => CellState::Interrupted,
-        Some(measured) if server_end.is_none() && measured.has_values() => CellState::Complete,
-        _ => CellState::Failed,
-    };
-    cell.reasons = measured.map_or(messages, |measured| measured.reasons.clone());
-    cell.reasons.extend(server_end);
-    if cell.reasons.is_empty() && cell.state == CellState::Failed {
-        cell.reasons.push("the client process has ended without a result".to_owned());
+        number += 1;
+        if let Some(cell) = kept.as_ref().filter(|cell| cell.state == CellState::Complete) {
+            watcher.on_end(cell, true);
+            table.cells.extend(kept);
+        } else if table.error.is_some() || watcher.wants_stop() {
+            table.is_interrupted |= table.error.is_none();
+            table.absent += usize::from(kept.is_none());
+            table.cells.extend(kept);
+        } else {
+            watcher.on_cell(pair.suite.name, &pair.server.spec.name, number, count);
+            let cell = measure(settings, pair.suite, &pair.server.spec, pair.key.clone(), watcher);
+            watcher.on_end(&cell, false);
+            table.add(cell, kept, folder);
+        }
     }
+    table
+}
+
+impl Table {
+    /// Adds a cell that was measured, or the one that was there if that is worth more.
+    fn add(&mut self, cell: Cell, kept: Option<Cell>, folder: &TableFolder) {
+        self.is_interrupted |= cell.state == CellState::Interrupted;
+        if let Some(kept) = kept.filter(|kept| kept.worth() > cell.worth()) {
+            self.cells.push(kept);
+            return;
+        }
+        if let Err(source) = folder.keep(&cell) {
+            let (suite, server) = (cell.suite, cell.server.clone());
+            self.error = Some(TableError::Keep { suite, server, folder: folder.path().to_owned(), source });
+        }
+        self.cells.push(cell);
+    }
+}
+
+fn pairs(settings: &TableSettings) -> Vec<Pair<'_>> {
+    let of_server = |server: &TableServer| servers::version(&server.spec, &settings.setting);
+    let versions: Vec<Option<String>> = settings.servers.iter().map(of_server).collect();
+    let mut pairs = Vec::new();
+    for suite in &settings.suites {
+        for (server, version) in settings.servers.iter().zip(&versions) {
+            if server.spec.takes_part(suite.name) {
+                pairs.push(Pair { suite, server, key: key(settings, suite, &server.spec, version.as_deref()) });
+            }
+        }
+    }
+    pairs
 }
