@@ -251,7 +251,8 @@ fn table(suite: &Suite<'_>) -> Markup {
         div.scroll.broad tabindex="0" role="region" aria-label=(label) {
             table {
                 caption { span {
-                    (label) "; bold: the highest figure of a row, and those that may be higher"
+                    (label) "; bold: the highest figure of a row, and those that may be higher; ≥: a lower bound, beyond which the \
+                             client fell short"
                     @if let Some(reference) = reference { "; on the right the figures of " (reference.source) }
                 } }
                 thead { tr {
@@ -301,9 +302,10 @@ fn field(server: &str, figure: Option<&Figure>, entries: &[Entry<'_>]) -> Markup
     let ratio = entry.and_then(|entry| ratio_to_first(entry, entries));
     let interval =
         figure.interval95.map(|[low, high]| format!("{} to {}", figure.unit.text(low), figure.unit.text(high)));
+    let text = figure.text().replace("at least ", "≥ ");
     html! {
         td.number title=(figure.words) {
-            @if is_first { b { (figure.text()) } } @else { (figure.text()) }
+            @if is_first { b { (text) } } @else { (text) }
             @if let Some(interval) = interval { span.outcome { small { (interval) } } }
             @if let Some(ratio) = ratio { span.outcome { small { (ratio) } } }
         }

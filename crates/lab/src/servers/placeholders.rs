@@ -11,7 +11,7 @@ pub(super) const KNOWN: [(&str, &str); 10] = [
     ("here", "the folder of this file"),
     ("cpus", "how many CPUs the server has"),
     ("descriptors", "the limit on open files of the server, RLIMIT_NOFILE"),
-    ("files", "how many files the suite has"),
+    ("files", "how many files the suite has, but at most half of `descriptors`"),
     ("connections", "the descriptors that are left for connections: less `files` and 512"),
     ("origin", "the port of the origin for dynamic content, at 127.0.0.1"),
     ("thalweg", "this program"),

@@ -38,7 +38,7 @@ pub struct ServerSetting {
     pub cpus: Vec<usize>,
     /// Limit on its descriptors.
     pub descriptors: u64,
-    /// How many files the suite has, which the server may keep open.
+    /// How many files the suite has.
     pub files: u64,
     /// Port of the origin for dynamic content, at 127.0.0.1.
     pub origin: Option<u16>,
@@ -47,9 +47,15 @@ pub struct ServerSetting {
 }
 
 impl ServerSetting {
+    /// How many files a server may keep open: those of the suite, but at most half of its
+    /// descriptors.
+    pub fn open_files(&self) -> u64 {
+        self.files.min(self.descriptors / 2)
+    }
+
     /// The descriptors that are left for connections.
     pub fn connections(&self) -> u64 {
-        self.descriptors.saturating_sub(self.files + DESCRIPTORS_BESIDE).max(1)
+        self.descriptors.saturating_sub(self.open_files() + DESCRIPTORS_BESIDE).max(1)
     }
 
     /// The folder whose path a shell or a configuration would not read as one word, if any: the
@@ -228,7 +234,7 @@ fn values(setting: &ServerSetting, work: &Path, port: u16) -> Values {
         shown(&setting.here),
         setting.cpus.len().to_string(),
         setting.descriptors.to_string(),
-        setting.files.to_string(),
+        setting.open_files().to_string(),
         setting.connections().to_string(),
         origin.to_string(),
         shown(&setting.program),

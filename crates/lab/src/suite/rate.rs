@@ -14,7 +14,7 @@ use thalweg_wire::Version;
 
 use super::stage::{Stage, Stop};
 use crate::conclusion::Conclusion;
-use crate::document::{Find, LimitedBy, SuiteName, Unit};
+use crate::document::{Find, LimitedBy, SuiteName, Trial, Unit};
 use crate::search::SearchSettings;
 
 /// The limit of the search. A connect that the server's queue has no room for is attempted again
@@ -39,6 +39,9 @@ const LOWEST_RATE: f64 = 1.0;
 /// trial.
 const CONNECTIONS: usize = 256;
 const CONNECTIONS_OF_LARGE_FILES: usize = 16;
+
+/// Trials at this share of the highest rate or more show the server's CPU time at that rate.
+const HIGHEST_SHARE: f64 = 0.95;
 
 /// The names of the figures.
 const OPERATIONS: &str = "operations";
@@ -126,6 +129,10 @@ fn conclude(stage: &mut Stage<'_>, found: &Conclusion) {
         figure.at_least = at_least && figure.value.is_some();
         figure.words.clone_from(&words);
     }
+    let passed: Vec<&Trial> = found.trials.iter().filter(|trial| trial.verdict == Verdict::Pass).collect();
+    let most = passed.iter().map(|trial| trial.rates.good).fold(0.0, f64::max);
+    let highest: Vec<&Trial> = passed.into_iter().filter(|trial| trial.rates.good >= most * HIGHEST_SHARE).collect();
+    stage.put_per_cpu_second("ops", &highest);
     if found.verdict != Verdict::Pass {
         stage.worsen(found.verdict, found.reasons.join("; "));
     }

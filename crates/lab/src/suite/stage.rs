@@ -5,15 +5,19 @@ use thalweg_load::{Extent, LoopPlan, Pick, Plan, RequestList};
 use thalweg_measure::{Limit, Verdict};
 use thalweg_sys::resource_limits::raise_descriptors;
 use thalweg_trees::{Tree, TreeFile};
+use thalweg_units::display;
 use thalweg_wire::Version;
 
 use super::dynamic;
 use super::requests;
 use super::settings::{SuiteError, SuiteSettings};
 use crate::conclusion::Conclusion;
-use crate::document::{Curve, Figure, Measured, SuiteName, Unit};
+use crate::document::{Curve, Figure, Measured, SuiteName, Trial, Unit};
 use crate::search::{self, SearchError, SearchSettings};
 use crate::trial::{TestBed, TrialRequest, TrialResult, Watcher};
+
+/// The name of the figure beside a rate.
+const PER_CPU_SECOND: &str = "per_cpu_second";
 
 /// Why a suite goes no further.
 #[derive(Debug)]
@@ -124,6 +128,22 @@ impl Stage<'_> {
     /// Declares a figure that is to come, so that its place is the same whatever comes of it.
     pub(super) fn declare(&mut self, name: &str, title: &str, unit: Unit) {
         self.measured.figures.push(Figure::new(name, title, unit));
+    }
+
+    /// Adds the rate of good responses per second of the server's CPU time, if its CPU time was
+    /// observed. Beside a client that falls short it still tells servers apart.
+    pub(super) fn put_per_cpu_second(&mut self, what: &str, trials: &[&Trial]) {
+        let good: f64 = trials.iter().map(|trial| trial.rates.good).sum();
+        let cpus: f64 = trials.iter().filter_map(|trial| Some(trial.server.as_ref()?.cpu_cores)).sum();
+        if cpus <= 0.0 || trials.iter().any(|trial| trial.server.is_none()) {
+            return;
+        }
+        self.measured.figures.retain(|figure| figure.name != PER_CPU_SECOND);
+        self.declare(PER_CPU_SECOND, &format!("{what} per CPU second of the server"), Unit::PerSecond);
+        let figure = self.figure(PER_CPU_SECOND);
+        figure.value = Some(good / cpus);
+        let (good, cpus) = (good / trials.len() as f64, cpus / trials.len() as f64);
+        figure.words = format!("{} with {} of a CPU", display::rate(good), display::percent(cpus));
     }
 
     /// The declared figure of this name.

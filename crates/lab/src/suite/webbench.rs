@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use thalweg_load::{Extent, LoopPlan, Plan};
 use thalweg_measure::Verdict;
+use thalweg_measure::interval::Interval;
 use thalweg_units::display;
 use thalweg_wire::Version;
 
@@ -51,12 +52,16 @@ pub(super) fn measure(stage: &mut Stage<'_>) -> Result<(), Stop> {
     stage.declare(PEAK_THREADS, "threads at the peak", Unit::Threads);
     stage.declare(LOWEST_SHARE, "lowest beyond the peak", Unit::Share);
     choose(stage);
-    let mut mixes = Vec::new();
+    let mut mixes: Vec<Mix> = Vec::new();
     for clients in stage.settings.clients.clone() {
         let threads = clients * THREADS_PER_CLIENT;
         let (plan, counted) = plan(stage, threads)?;
         let result = stage.trial(&format!("mix-{clients}"), plan, &[])?;
-        mixes.push(mix(&result, threads, counted));
+        let mix = mix(&result, threads, counted);
+        if mixes.iter().all(|other| other.requests_per_s < mix.requests_per_s) {
+            stage.put_per_cpu_second("requests at the peak", &[&result.trial]);
+        }
+        mixes.push(mix);
         conclude(stage, &mixes);
     }
     judge(stage, &mixes);
@@ -78,27 +83,32 @@ fn plan(stage: &Stage<'_>, threads: u32) -> Result<(Plan, Duration), Stop> {
 }
 
 /// The figures of a mix: those of the intervals before the ramp down. The trial is longer by what
-/// is left out of it, and an interval in a second of which something is left out is not counted.
+/// is left out of it, and an interval in a second of which something is left out is not counted; if
+/// that is all of them, they count, as those of a client that fell short.
 fn mix(result: &TrialResult, threads: u32, counted: Duration) -> Mix {
     const SECOND_NS: u64 = 1_000_000_000;
     let figures = &result.figures.trial;
     let disturbed: BTreeSet<u64> = figures.left_out.seconds().map(|(second, _)| second).collect();
-    let (mut good, mut bytes, mut clean_ns) = (0, 0, 0);
-    for interval in figures.intervals.intervals() {
+    let is_clean = |interval: &Interval| {
         let last_ns = interval.start_ns + interval.width_ns - 1;
-        let is_clean = disturbed.range(interval.start_ns / SECOND_NS..=last_ns / SECOND_NS).next().is_none();
-        if is_clean && u128::from(clean_ns + interval.width_ns) <= counted.as_nanos() {
+        disturbed.range(interval.start_ns / SECOND_NS..=last_ns / SECOND_NS).next().is_none()
+    };
+    let (clean, others): (Vec<Interval>, Vec<Interval>) = figures.intervals.intervals().partition(is_clean);
+    let has_clean = !clean.is_empty();
+    let (mut good, mut bytes, mut ns) = (0, 0, 0);
+    for interval in if has_clean { clean } else { others } {
+        if u128::from(ns + interval.width_ns) <= counted.as_nanos() {
             good += interval.good;
             bytes += interval.bytes_in;
-            clean_ns += interval.width_ns;
+            ns += interval.width_ns;
         }
     }
-    let seconds = (clean_ns as f64 / 1e9).max(f64::MIN_POSITIVE);
+    let seconds = (ns as f64 / 1e9).max(f64::MIN_POSITIVE);
     Mix {
         threads,
         requests_per_s: good as f64 / seconds,
         bytes_per_s: bytes as f64 / seconds,
-        client_fell_short: result.judgement.verdict == Verdict::Invalid || clean_ns == 0,
+        client_fell_short: result.judgement.verdict == Verdict::Invalid || !has_clean,
     }
 }
 
