@@ -95,6 +95,7 @@ mod process;
 mod protocols;
 mod race;
 mod recorder;
+mod redirects;
 mod reload;
 mod replay;
 mod restarts;

@@ -53,6 +53,7 @@ pub fn plan(
         hold: shape.hold,
         pipeline: options.requests_at_once().unwrap_or(shape.pipeline),
         retries: options.retry_refused,
+        redirects_max: options.follow.unwrap_or(0),
         reuse: options.reuse.into(),
         pace: paced.then(|| Pace::new(options.throttle, options.rtt.unwrap_or_default())),
         check,
@@ -94,6 +95,7 @@ fn ensure_consistent(options: &LoadOptions, shape: &Shape) -> Result<(), Failure
         return Err(Failure::usage("--pipeline is for HTTP/1.1; with --http 2 use --streams"));
     }
     ensure_retries(options, shape)?;
+    ensure_followed(options, shape)?;
     let idle = if options.requests_at_once().is_none_or(|requests| requests == 1) {
         None
     } else if options.http == HttpVersion::Http10 {
@@ -129,6 +131,23 @@ fn ensure_retries(options: &LoadOptions, shape: &Shape) -> Result<(), Failure> {
     Err(Failure::usage(format!("--retry-refused {reason}")))
 }
 
+/// Refuses `--follow` where calls build on one another: a redirect in between would shift all that
+/// come after it.
+fn ensure_followed(options: &LoadOptions, shape: &Shape) -> Result<(), Failure> {
+    let of = match &shape.user {
+        Some(UserPlan::Sessions { .. }) => {
+            "--session, whose calls wait for one another: put the URLs that the \
+                                            redirects lead to into the session file"
+        }
+        Some(UserPlan::Calls(_)) => {
+            "connections that make a number of calls (--conn-rate; --calls of a sweep): use the \
+                                     URL that the redirect leads to"
+        }
+        None => return Ok(()),
+    };
+    if options.follow.is_some() { Err(Failure::usage(format!("--follow cannot be used with {of}"))) } else { Ok(()) }
+}
+
 /// The settings in the document, by the names of their options.
 pub fn settings(options: &LoadOptions, target: &Target, plan: &Plan) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
@@ -151,6 +170,9 @@ pub fn settings(options: &LoadOptions, target: &Target, plan: &Plan) -> BTreeMap
     }
     if plan.retries > 0 {
         set("retry-refused", plan.retries.to_string());
+    }
+    if plan.redirects_max > 0 {
+        set("follow", plan.redirects_max.to_string());
     }
     if plan.reuse == Reuse::Latest {
         set("reuse", "latest".to_owned());

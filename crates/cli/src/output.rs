@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use thalweg_lab::credentials;
-use thalweg_lab::document::Document;
+use thalweg_lab::document::{Document, Find};
 use thalweg_lab::file::{is_stream, write_whole};
 use thalweg_lab::report;
 use thalweg_measure::Verdict;
@@ -104,9 +104,11 @@ pub fn in_form(document: &Document, form: Format) -> Result<String, Failure> {
     })
 }
 
-/// Prints the reason of the exit code, where the form of the result has no place for it.
+/// Prints what the exit code leaves open, where the form of the result has no place for it: why the
+/// verdict is no plain PASS.
 fn explain(document: &Document) {
     let verdict = match document.verdict {
+        Verdict::Pass if document.find.as_ref().is_some_and(Find::is_lower_bound) => "PASS, as a lower bound only",
         Verdict::Pass => return,
         Verdict::Fail => "FAIL",
         Verdict::Invalid => "INVALID",

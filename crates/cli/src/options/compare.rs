@@ -27,7 +27,8 @@ time, if its processes are visible), client_cpu_per_request, capacity, throughpu
 mean, max (service_p99 and so on: service times). Without a load in the options, times and CPU are measured at 60 % of what the slower
 side carries in a closed loop, throughput in a closed loop. docs/comparing.md describes the method.
 
-Exit codes: 0 it worked (whatever the difference), 1 --max-regression is exceeded or a side went away, 2 wrong usage, 3 INVALID (too
+Exit codes: 0 it worked (whatever the difference), 1 --max-regression is exceeded, a side went
+away or gives no good response, 2 wrong usage, 3 INVALID (too
 few valid rounds), 4 a target cannot be reached or a command failed.")]
 pub struct CompareOptions {
     /// URL of side A, or of the one server that has both sides

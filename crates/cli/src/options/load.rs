@@ -39,6 +39,11 @@ pub struct LoadOptions {
     /// (REFUSED_STREAM or GOAWAY)
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub retry_refused: u8,
+    /// Follow redirects on the same host (scheme, host and port), at most N for a request
+    /// [default without N: 5]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5",
+        value_parser = clap::value_parser!(u8).range(1..=20))]
+    pub follow: Option<u8>,
     /// Idle connection to use next
     #[arg(long, value_name = "WHICH", default_value = "oldest")]
     pub reuse: ReuseOption,
@@ -68,7 +73,7 @@ pub struct LoadOptions {
     #[arg(long, value_name = "BODY")]
     pub body: Option<String>,
     /// Conditions for a good response: status=200,length=512,sha256=HEX,header:Name=value; or @FILE
-    /// with one line per path
+    /// with one line per path [default: status=2xx]
     #[arg(long, value_name = "CHECKS")]
     pub check: Option<String>,
     /// Maximum read rate per connection, such as 33.6kbit; --timeout then bounds the time without a

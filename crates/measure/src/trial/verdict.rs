@@ -36,6 +36,14 @@ pub struct Judgement {
 }
 
 impl Judgement {
+    /// Takes back a FAIL for nothing but that no response was complete: of a trial that the user
+    /// has ended before its time.
+    pub fn pardon_interruption(&mut self) {
+        if matches!(self.reasons[..], [Reason::NothingCompleted { .. }]) {
+            self.verdict = Verdict::Invalid;
+        }
+    }
+
     /// Whether a client that was kept from its work may have brought this about: it was late, or
     /// what it sent late and all at once overtaxed the target.
     pub fn may_be_disturbed(&self) -> bool {
@@ -91,14 +99,15 @@ const OVERSLEPT_MAX: f64 = 0.05;
 ///   whether such a thread was too slow.
 /// * Less than half of the wanted time is left, because the rest was disturbed from outside
 ///   ([`LeftOut`](super::LeftOut)).
-/// * Nothing was offered, or the counts contradict each other.
+/// * Nothing was offered or sent, or the counts contradict each other.
 ///
 /// One thing is known of the target even if the client was late or short of CPU time: connections
 /// that it refused. No client can bring those about, while a client that meets nothing but refusals
 /// is busy with them. So a trial in which more than 1 % of the requests were refused, and more than
 /// the limit on errors allows, is a **FAIL**, and what the client did is said beside it.
 ///
-/// **PASS** if all limits are met, the connections that were to be held are open at the end,
+/// **PASS** if a response was complete within the measured time (or at all, where a number of
+/// requests ends it), all limits are met, the connections that were to be held are open at the end,
 /// completions are within 1 % of offered in an open loop (or within the share of errors that a
 /// limit allows, if that is more), and requests in flight show no upward trend in an open loop.
 ///
@@ -134,8 +143,24 @@ pub fn verdict(figures: &TrialFigures, limits: &[Limit]) -> Judgement {
     }
     reasons.splice(0..0, refused);
     reasons.extend(late);
+    if reasons.is_empty() && figures.completed_nothing() {
+        return nothing_completed(figures, notes);
+    }
     let verdict = verdict_by_client.unwrap_or(if reasons.is_empty() { Verdict::Pass } else { Verdict::Fail });
     Judgement { verdict, reasons, notes }
+}
+
+/// The judgement of a trial in which nothing went wrong because nothing came to its end.
+fn nothing_completed(figures: &TrialFigures, notes: Vec<Note>) -> Judgement {
+    let sent = figures.in_window.sent.max(figures.counts.sent);
+    let (verdict, reason) = match sent {
+        0 => (Verdict::Invalid, Reason::NothingSent),
+        _ => {
+            let (later, duration) = (figures.outcomes.completed(), figures.duration);
+            (Verdict::Fail, Reason::NothingCompleted { sent, later, duration })
+        }
+    };
+    Judgement { verdict, reasons: vec![reason], notes }
 }
 
 /// The limits with that on errors, which holds if no other is given.
