@@ -71,7 +71,7 @@ fn form(options: &FindOptions) -> Result<Format, Failure> {
     let form = if options.output.json { Format::Json } else { options.output.format };
     match form {
         _ if options.restarts.is_some() => refuse("--restarts"),
-        _ if options.load.unix_socket.is_some() => refuse("--unix"),
+        _ if options.load.unix_socket.is_some() => refuse("--unix-socket"),
         _ if options.output.hdr.is_some() => refuse("--hdr"),
         Format::Httperf => refuse("--format httperf"),
         Format::Ab => refuse("--format ab"),

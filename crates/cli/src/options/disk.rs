@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use thalweg_disk::{Cache, EngineChoice, Part, Settings};
-use thalweg_units::{parse_size, parse_time};
+use thalweg_units::{parse_seconds, parse_size, parse_time};
 
-use super::values::{positive, positive_count};
+use super::values::{positive, positive_count, whole};
 
 /// Options of `thalweg disk`.
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ pub struct DiskOptions {
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     pub only: Vec<PartOption>,
     /// Time of the random seeks, at most; from 1ms on
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "10s")]
     pub seek_time: Duration,
     /// Number of small files
     #[arg(long, value_name = "N", value_parser = positive_count, default_value = "16384")]
@@ -63,7 +63,7 @@ pub struct DiskOptions {
     #[arg(long, value_name = "LIST", value_parser = parse_streams, default_value = "1,2,4,8,16")]
     pub streams: StreamList,
     /// Time of one number of streams in one round, at most; from 1ms on
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "5s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "5s")]
     pub stream_time: Duration,
     /// Rounds of reads by size and of streams; figures are medians over them
     #[arg(long, value_name = "N", value_parser = positive, default_value = "5")]
@@ -72,7 +72,7 @@ pub struct DiskOptions {
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "20ms")]
     pub slice: Duration,
     /// Seed of contents, names and positions
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", value_parser = whole, default_value = "1", hide_short_help = true)]
     pub seed: u64,
     /// Print one JSON document
     #[arg(long)]

@@ -1,5 +1,6 @@
 //! The commands and their options, as clap reads them. Plans check how they go together.
 
+mod addresses;
 mod client_tls;
 mod compare;
 mod demo;
@@ -7,11 +8,13 @@ mod disk;
 mod doctor;
 mod files;
 mod find;
+mod headings;
 mod load;
 mod observe;
 mod output;
 mod replay;
 mod report;
+mod request;
 mod run;
 mod runs;
 mod serve;
@@ -23,6 +26,7 @@ mod sweep;
 mod values;
 mod yardstick;
 
+pub use addresses::parse_listen;
 pub use client_tls::ClientTlsOptions;
 pub use compare::{CompareOptions, RoundsOption};
 pub use demo::DemoOptions;
@@ -30,14 +34,15 @@ pub use disk::DiskOptions;
 pub use doctor::DoctorOptions;
 pub use files::FilesOptions;
 pub use find::{FindOptions, NamedUrl, OverloadOption};
-pub use load::{ArrivalsOption, HttpVersion, LoadOptions, METHOD_DEFAULT};
+pub use load::{HttpVersion, LoadOptions};
 pub use observe::{ObserveOptions, ObserverOptions};
 pub use output::{Format, OutputOptions};
 pub use replay::ReplayOptions;
 pub use report::{ReportFormat, ReportOptions};
+pub use request::{ArrivalsOption, Body, METHOD_DEFAULT, RequestOptions};
 pub use run::RunOptions;
 pub use runs::RunsOptions;
-pub use serve::{SandboxOption, ServeOptions, TlsOption, parse_listen};
+pub use serve::{SandboxOption, ServeOptions, TlsOption};
 pub use sessions::{ClientOption, SessionsOptions, glob_set};
 pub use store::{StoreOptions, StorePath, StorePlace};
 pub use suite::{SuiteCommand, SuiteOptions, SuiteOriginOptions};

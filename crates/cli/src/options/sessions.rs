@@ -9,9 +9,10 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use thalweg_sessions::{GAP_S_MAX, LoggedMethod, StatusRange};
-use thalweg_units::{parse_percent, parse_size, parse_time};
+use thalweg_units as units;
+use thalweg_units::{parse_percent, parse_size};
 
-use super::values::positive_count;
+use super::values::{positive_count, whole};
 
 /// Options of `thalweg sessions`.
 #[derive(Debug, Args)]
@@ -52,7 +53,7 @@ pub struct SessionsOptions {
     #[arg(long, value_name = "PERCENT", value_parser = parse_share)]
     pub sample: Option<f64>,
     /// Seed of --sample: another seed takes other clients
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "sample")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole, requires = "sample")]
     pub seed: u64,
     /// Statuses, such as 200,3xx; all for any
     #[arg(long, value_name = "LIST", default_value = "2xx,3xx", value_parser = parse_statuses)]
@@ -118,10 +119,9 @@ pub fn glob_set(globs: &[Glob]) -> Result<Option<GlobSet>, globset::Error> {
 }
 
 fn parse_seconds(text: &str) -> Result<u32, String> {
-    let time = parse_time(text).map_err(|error| error.to_string())?;
-    let whole = time == Duration::from_secs(time.as_secs());
-    let seconds = u32::try_from(time.as_secs()).ok().filter(|&seconds| whole && seconds <= GAP_S_MAX);
-    seconds.ok_or_else(|| "expected whole seconds, as a log has them, and at most 24h".to_owned())
+    let time = units::parse_seconds(text).ok().filter(|time| *time == Duration::from_secs(time.as_secs()));
+    let seconds = time.and_then(|time| u32::try_from(time.as_secs()).ok()).filter(|&seconds| seconds <= GAP_S_MAX);
+    seconds.ok_or_else(|| "expected whole seconds, as a log has them, such as 30 or 5m, and at most 24h".to_owned())
 }
 
 fn parse_gap(text: &str) -> Result<u32, String> {
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn times_are_whole_seconds_of_at_most_a_day() {
-        assert_eq!([parse_seconds("0s"), parse_seconds("30m"), parse_seconds("24h")], [Ok(0), Ok(1800), Ok(86_400)]);
+        assert_eq!([parse_seconds("0"), parse_seconds("30m"), parse_seconds("24h")], [Ok(0), Ok(1800), Ok(86_400)]);
         assert!(parse_seconds("1500ms").is_err() && parse_seconds("25h").is_err() && parse_gap("0s").is_err());
     }
 }
