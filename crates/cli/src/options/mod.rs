@@ -39,7 +39,7 @@ pub use observe::{ObserveOptions, ObserverOptions};
 pub use output::{Format, OutputOptions};
 pub use replay::ReplayOptions;
 pub use report::{ReportFormat, ReportOptions};
-pub use request::{ArrivalsOption, Body, METHOD_DEFAULT, RequestOptions};
+pub use request::{ArrivalsOption, Body, RequestOptions};
 pub use run::RunOptions;
 pub use runs::RunsOptions;
 pub use serve::{SandboxOption, ServeOptions, TlsOption};
@@ -67,35 +67,35 @@ pub struct Options {
 pub enum Command {
     /// Run one trial: offer a load and account for every request.
     Run(RunOptions),
-    /// Find the capacity: the highest rate that meets the limits, and the bottleneck.
+    /// Find the capacity within limits, and the bottleneck.
     Find(FindOptions),
-    /// Offer rates from low to high by a step, to one or several servers.
+    /// Offer rates from low to high, to one or several servers.
     Sweep(SweepOptions),
-    /// Run the test of a source document: ACME, WebBench, HEAnet, SPECweb96 and 99.
+    /// Run a published test: ACME, WebBench, HEAnet, SPECweb96 and 99.
     Suite(SuiteOptions),
-    /// Compare two servers, or one before and after a change, in interleaved rounds.
+    /// Compare two servers, or one before and after a change.
     Compare(CompareOptions),
     /// Replay an access log with its own timing.
     Replay(ReplayOptions),
     /// Turn an access log into a session file.
     Sessions(SessionsOptions),
-    /// Report on stored runs, alone or side by side, or bundle them for others.
+    /// Report on stored runs, alone or side by side, or bundle them.
     Report(ReportOptions),
     /// List the stored runs.
     Runs(RunsOptions),
-    /// Write the document tree of a published test, or compare a directory with it.
+    /// Write the document tree of a published test, or verify it.
     Files(FilesOptions),
     /// Serve the files of a directory.
     Serve(ServeOptions),
-    /// Serve a small tree on this host, find its capacity, and write a report.
+    /// Serve a small tree, find its capacity, and write a report.
     Demo(DemoOptions),
-    /// Show the figures of this host and a server on it, or answer a measuring client with them.
+    /// Show figures of this host, or answer a measuring client.
     Observe(ObserveOptions),
-    /// Show what on this host would spoil a planned load, and the commands that mend it.
+    /// Show what on this host would spoil a load, and mend it.
     Doctor(DoctorOptions),
-    /// Measure the file system of a folder, and reads of all sizes from the page cache.
+    /// Measure the file system of a folder, and its page cache.
     Disk(DiskOptions),
-    /// Serve with a known capacity and known faults, to calibrate load generators.
+    /// Serve with a known capacity, to calibrate load generators.
     Yardstick(YardstickOptions),
     /// Print the JSON Schema of the result document.
     Schema,

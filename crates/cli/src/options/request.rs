@@ -10,7 +10,7 @@ use super::headings::{LOAD, REQUESTS};
 use super::values::{positive_calls, whole};
 
 /// The method of requests that name no other.
-pub const METHOD_DEFAULT: &str = "GET";
+const METHOD_DEFAULT: &str = "GET";
 
 /// Options on requests.
 #[derive(Clone, Debug, Args)]

@@ -1,7 +1,7 @@
 //! Options of `thalweg serve`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -144,6 +144,14 @@ pub struct ServeOptions {
     /// File for the process ID
     #[arg(long, value_name = "FILE", help_heading = PROCESS, hide_short_help = true)]
     pub pid_file: Option<PathBuf>,
+}
+
+impl ServeOptions {
+    /// The directory to serve: the current one if none is named, not by a configuration either.
+    pub fn served_directory(&self) -> Option<&Path> {
+        let is_current = self.config.is_none() && !self.print_config;
+        self.directory.as_deref().or(is_current.then_some(Path::new(".")))
+    }
 }
 
 /// A certificate to serve TLS with.
