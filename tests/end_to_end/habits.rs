@@ -8,13 +8,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::authority::Authority;
-use crate::client_tls::OpenSsl;
 use crate::curl;
 use crate::document::{self, number, outcome};
 use crate::machine;
 use crate::process::{ExitedProcess, PATIENCE, Process, program, run_thalweg, thalweg, until};
 use crate::recorder::{RecordedRequest, Recorder, Response};
-use crate::server::{TEXT, Tree};
+use crate::server::{Server, TEXT, Tree};
 
 fn recorder() -> Recorder {
     Recorder::start(|received| Response::good(if received.method == "HEAD" { "" } else { "ok" }))
@@ -49,7 +48,7 @@ fn short_options_and_bare_numbers_mean_what_they_do_elsewhere() {
         document::trial(&ended)
     };
     // As in ab: a number of requests over a number of connections.
-    let trial = run(&["-n", "60", "-c", "3"]);
+    let trial = run(&["-n", "60", "-c", "3", "--cores", "0"]);
     assert_eq!((&trial["loop"], outcome(&trial, "good")), (&Value::from("closed"), 60), "{trial:#}");
     assert_eq!((server.received().len(), server.connections()), (60, 4), "and the one that looks for the server");
     // As in wrk and wrk2: a duration in seconds, a rate per second.
@@ -152,9 +151,7 @@ fn reading_from_a_terminal_is_announced() {
     let server = recorder();
     let line = format!("'{}' run {} --urls - -n 1 -c 1", env!("CARGO_BIN_EXE_thalweg"), server.url("/"));
     let mut command = Command::new(program(&["script"], "bsdutils"));
-    command.args(["--quiet", "--echo", "never", "--command", &line, "/dev/null"]).stdin(Stdio::piped());
-    // Its input ends with that of this test's child, and the terminal's with it.
-    command.stdin(Stdio::null());
+    command.args(["--quiet", "--echo", "never", "--command", &line, "/dev/null"]).stdin(Stdio::null());
     let process = Process::start(&mut command);
     until("the announcement", PATIENCE, || process.stdout().contains("from the terminal: Ctrl-D").then_some(()));
 }
@@ -235,9 +232,17 @@ fn a_line_of_curl_is_taken_by_each_command_that_loads() {
 fn a_line_of_curl_speaks_tls() {
     let _machine = machine::shared();
     let root = Authority::root("root");
-    let server = OpenSsl::start(&root.server(&["127.0.0.1"]), &root, &[]);
-    for options in [format!("--cacert {}", server.ca()), "-k --tlsv1.3".to_owned()] {
-        let line = format!("curl {options} https://127.0.0.1:{}/", server.port);
+    let folder = TempDir::new().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let issued = root.server(&["127.0.0.1"]);
+    let (chain, key, ca) = (write("chain", &issued.pem), write("key", &issued.key), write("ca", &root.pem));
+    let server = Server::of(&Tree::new(), &["--tls", &format!("{chain}:{key}")]);
+    for options in [format!("--cacert {ca}"), "-k --tlsv1.3".to_owned(), format!("-k -E {chain} --key {key}")] {
+        let line = format!("curl {options} {}/text.txt", server.url);
         let ended = run_thalweg(&["run", "--curl", &line, "-n", "2", "-c", "1", "--json"]);
         assert_eq!(outcome(&document::trial(&ended), "good"), 2, "{line}: {ended:?}");
     }

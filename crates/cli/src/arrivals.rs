@@ -202,3 +202,45 @@ fn connections_for(rate: f64) -> usize {
     const CONNECTIONS_MIN: usize = 16;
     ((rate * 0.05) as usize).clamp(CONNECTIONS_MIN, CONNECTIONS_DEFAULT)
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use thalweg_measure::LoopKind;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Arguments {
+        #[command(flatten)]
+        run: RunOptions,
+    }
+
+    fn shaped(options: &[&str]) -> Result<Shape, Failure> {
+        let arguments = Arguments::try_parse_from([&["run", "http://h/"], options].concat());
+        shape(&arguments.unwrap_or_else(|error| panic!("{error}")).run, None)
+    }
+
+    #[test]
+    fn connections_without_a_rate_are_a_closed_loop() {
+        let check = |options: &[&str], kind: LoopKind, workers: Option<usize>, connections: usize, extent: Extent| {
+            let shape = shaped(options).unwrap_or_else(|failure| panic!("{options:?}: {failure}"));
+            let found = if let LoopPlan::Closed { workers, .. } = shape.arrivals { Some(workers) } else { None };
+            assert_eq!((shape.arrivals.kind(), found, shape.connections), (kind, workers, connections), "{options:?}");
+            assert_eq!(shape.extent, extent, "{options:?}");
+        };
+        let seconds = |seconds| Extent::Duration(Duration::from_secs(seconds));
+        check(&["-c", "64", "-d", "30"], LoopKind::Closed, Some(64), 64, seconds(30));
+        check(&["-c", "64", "-n", "1000"], LoopKind::Closed, Some(64), 64, Extent::Requests(1000));
+        check(&["-c", "4", "--pipeline", "8"], LoopKind::Closed, Some(32), 4, seconds(10));
+        check(&["-c", "4", "--http", "2", "--streams", "10"], LoopKind::Closed, Some(40), 4, seconds(10));
+        check(&["-c", "4", "--workers", "2"], LoopKind::Closed, Some(2), 2, seconds(10));
+        check(&["-c", "4", "-r", "500"], LoopKind::Open, None, 25, seconds(10));
+        check(&["-c", "4", "-R", "500"], LoopKind::Open, None, 25, seconds(10));
+        check(&["-c", "4", "--conn-rate", "5"], LoopKind::Open, None, VISITS_DEFAULT, seconds(10));
+        check(&["-n", "7"], LoopKind::Open, None, 16, Extent::Requests(7));
+        check(&["-z", "1m"], LoopKind::Open, None, 16, seconds(60));
+        assert!(shaped(&["-c", "4", "--think", "1", "--stagger", "1"]).is_ok());
+        assert!(shaped(&["-r", "4", "--think", "1"]).is_err());
+    }
+}
