@@ -181,7 +181,8 @@ fn a_line_of_curl_is_sent_as_curl_sends_it() {
         let options = options.replace("DATA", data.to_str().unwrap());
         let line = format!("curl {options} '{}'", server.url("/path?a=b"));
         let before = server.received().len();
-        let theirs = Process::start(Command::new("bash").args(["-c", &line.replacen("curl", "curl -q --noproxy '*'", 1)]));
+        let theirs =
+            Process::start(Command::new("bash").args(["-c", &line.replacen("curl", "curl -q --noproxy '*'", 1)]));
         theirs.wait(PATIENCE);
         let ended = run_thalweg(&["run", "--curl", &line, "-n", "1", "-c", "1", "--json"]);
         assert_eq!(outcome(&document::trial(&ended), "good"), 1, "{line}: {ended:?}");
@@ -191,7 +192,8 @@ fn a_line_of_curl_is_sent_as_curl_sends_it() {
             let mut fields = one.fields.clone();
             // Each names itself, unless the line names another; the connection is kept by both.
             let own = |(name, value): &(String, String)| {
-                (name == "user-agent" && (value.starts_with("curl/") || value.starts_with("thalweg/"))) || name == "connection"
+                (name == "user-agent" && (value.starts_with("curl/") || value.starts_with("thalweg/")))
+                    || name == "connection"
             };
             fields.retain(|field| !own(field));
             fields.sort();
@@ -208,10 +210,12 @@ fn a_line_of_curl_is_taken_by_each_command_that_loads() {
     let server = recorder();
     let line = format!("curl -H 'X-Mark: 1' -s '{}'", server.url("/a"));
     let short = ["--duration", "0.5", "--json"];
-    let find = ["find", "--curl", &line, "--probe", "100ms", "--width", "50%", "--budget", "1", "--overload", "no", "-c", "2"];
+    let find =
+        ["find", "--curl", &line, "--probe", "100ms", "--width", "50%", "--budget", "1", "--overload", "no", "-c", "2"];
     let sweep = ["sweep", "--curl", &line, "--low-rate", "20", "--high-rate", "20", "--step", "20", "--warmup", "0"];
     let other = server.url("/a");
-    let compare = ["compare", "--curl", &line, &other, "--rounds", "8", "--warmup", "0", "--rate", "50", "--metric", "p99"];
+    let compare =
+        ["compare", "--curl", &line, &other, "--rounds", "8", "--warmup", "0", "--rate", "50", "--metric", "p99"];
     for arguments in [&find[..], &sweep, &compare] {
         let before = server.received().len();
         let ended = run_thalweg(&[arguments, &short].concat());
@@ -219,7 +223,12 @@ fn a_line_of_curl_is_taken_by_each_command_that_loads() {
         assert!(ended.stderr.contains("ignored, because no request changes by it: -s"), "{ended:?}");
         let received = server.received();
         let new = &received[before..];
-        assert!(new.len() > 5 && new.iter().all(|one| one.field("x-mark") == Some("1")), "{}: {}", arguments[0], new.len());
+        assert!(
+            new.len() > 5 && new.iter().all(|one| one.field("x-mark") == Some("1")),
+            "{}: {}",
+            arguments[0],
+            new.len()
+        );
     }
     refused(&["run", "--curl", &line, &other], &["the line of --curl has the URL already"]);
     refused(&["run", "--curl", &format!("{line} -L")], &["-L", "redirects"]);

@@ -86,7 +86,8 @@ fn long_help_is_in_groups_with_an_example_each() {
 fn replay_has_no_option_that_its_log_makes_meaningless() {
     let _machine = machine::shared();
     let text = help(&["replay", "--help"]);
-    for option in ["--urls", "--pick", "--method", "--body", "--calls", "--arrivals", "--seed", "--curl", "--rate", "--duration"]
+    for option in
+        ["--urls", "--pick", "--method", "--body", "--calls", "--arrivals", "--seed", "--curl", "--rate", "--duration"]
     {
         assert!(!text.contains(&format!(" {option} <")), "{option}: {text}");
         let ended = run_thalweg(&["replay", "/dev/null", "http://127.0.0.1:1/", option, "1"]);

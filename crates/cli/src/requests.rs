@@ -26,7 +26,8 @@ pub type CheckedRequests = (RequestList, Check);
 /// # Errors
 /// A file cannot be read, or a file or an option is wrong.
 pub fn of(options: &LoadOptions, request: &RequestOptions, target: &Target) -> Result<CheckedRequests, Failure> {
-    let body_file = request.body.as_ref().and_then(|body| if let Body::File(file) = body { Some(&**file) } else { None });
+    let body_file =
+        request.body.as_ref().and_then(|body| if let Body::File(file) = body { Some(&**file) } else { None });
     let readers = [("--urls", request.urls.as_deref()), ("--body", body_file), ("--check", check_file(options))];
     standard_input::ensure_one_reader(&readers)?;
     let (check, mut table) = checks(options, target)?;

@@ -42,7 +42,9 @@ fn explained(mut error: Error, command: &mut Command, arguments: &[String]) -> E
         }
         ErrorKind::InvalidValue if said(ContextKind::InvalidValue).is_empty() => {
             let is_rate = said(ContextKind::InvalidArg).starts_with("--rate");
-            is_rate.then(|| "-r is --rate here; ab's -r needs no option: a load goes on after errors, and counts them".to_owned())
+            is_rate.then(|| {
+                "-r is --rate here; ab's -r needs no option: a load goes on after errors, and counts them".to_owned()
+            })
         }
         _ => None,
     };
@@ -93,7 +95,10 @@ mod tests {
 
     #[test]
     fn errors_say_what_to_write() {
-        check(&["run", "http://h/", "--threads", "4"], &["--threads", "tip: a load thread runs on each CPU of --cores"]);
+        check(
+            &["run", "http://h/", "--threads", "4"],
+            &["--threads", "tip: a load thread runs on each CPU of --cores"],
+        );
         check(&["run", "http://h/", "--conections", "4"], &["a similar argument exists: '--connections'"]);
         check(&["run", "http://h/", "--request", "POST"], &["tip: use --method NAME"]);
         check(&["run", "http://h/", "-k"], &["'-k'", "curl's -k is --insecure"]);

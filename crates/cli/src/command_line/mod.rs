@@ -79,7 +79,8 @@ fn shown_arguments(arguments: impl Iterator<Item = String>) -> Vec<String> {
 
 /// The line of curl among the arguments, and the place behind it.
 fn curl_line(arguments: &[OsString]) -> Result<Option<(usize, CurlLine)>, Failure> {
-    let is_for_us = arguments.get(1).and_then(|name| name.to_str()).is_some_and(|name| COMMANDS_WITH_CURL.contains(&name));
+    let is_for_us =
+        arguments.get(1).and_then(|name| name.to_str()).is_some_and(|name| COMMANDS_WITH_CURL.contains(&name));
     if !is_for_us || arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
         return Ok(None);
     }
@@ -113,9 +114,8 @@ fn apply(line: &CurlLine, options: &mut Options, matches: &ArgMatches) -> Result
         _ => return Ok(()),
     };
     let matches = matches.subcommand().map(|(_, matches)| matches);
-    let is_written = |name: &str| {
-        matches.is_some_and(|matches| matches.value_source(name) == Some(ValueSource::CommandLine))
-    };
+    let is_written =
+        |name: &str| matches.is_some_and(|matches| matches.value_source(name) == Some(ValueSource::CommandLine));
     // Both spellings of the timeout are one option.
     let given = |name: &str| is_written(name) || (name == "timeout" && is_written("timeout_with_unit"));
     line.apply_to(load, request, &given)
@@ -138,7 +138,10 @@ mod tests {
             assert_eq!(expanded, os(expected));
         };
         check(&["thalweg", "run", "--curl", "curl h"], &["thalweg", "run", "--curl", "curl h", "http://h"]);
-        check(&["t", "compare", "--curl=curl h", "http://b/"], &["t", "compare", "--curl=curl h", "http://h", "http://b/"]);
+        check(
+            &["t", "compare", "--curl=curl h", "http://b/"],
+            &["t", "compare", "--curl=curl h", "http://h", "http://b/"],
+        );
         for unchanged in [
             &["t", "run", "http://h/"][..],
             &["t", "serve", "--curl", "curl h"],
@@ -155,7 +158,8 @@ mod tests {
     fn a_line_of_curl_fills_the_options_that_are_not_given() {
         let given = os(&["t", "run", "--curl", "curl -X PUT -m 3 -H 'A: b' -d x h", "--method", "PATCH", "-t", "4s"]);
         let (at, line) = curl_line(&given).unwrap().unwrap();
-        let matches = command().try_get_matches_from(with_url(&given, at, line.url())).unwrap_or_else(|e| panic!("{e}"));
+        let matches =
+            command().try_get_matches_from(with_url(&given, at, line.url())).unwrap_or_else(|e| panic!("{e}"));
         let mut options = Options::from_arg_matches(&matches).unwrap_or_else(|e| panic!("{e}"));
         apply(&line, &mut options, &matches).unwrap();
         let Command::Run(run) = options.command else { panic!("another command") };
@@ -165,9 +169,11 @@ mod tests {
 
     #[test]
     fn secrets_are_not_shown() {
-        let arguments = ["t", "run", "http://u:p@h/", "-H", "Cookie: p", "--curl", "curl -u u:p h", "--curl=curl -u u:p h"];
+        let arguments =
+            ["t", "run", "http://u:p@h/", "-H", "Cookie: p", "--curl", "curl -u u:p h", "--curl=curl -u u:p h"];
         let shown = shown_arguments(arguments.iter().map(ToString::to_string));
-        let expected = ["t", "run", "http://h/", "-H", "Cookie: ...", "--curl", "curl -u ... h", "--curl=curl -u ... h"];
+        let expected =
+            ["t", "run", "http://h/", "-H", "Cookie: ...", "--curl", "curl -u ... h", "--curl=curl -u ... h"];
         assert_eq!(shown, expected);
     }
 }

@@ -392,7 +392,9 @@ mod tests {
     #[test]
     fn a_server_without_a_folder_has_the_current_one() {
         let check = |options: &[&str], expected: Option<&str>| {
-            let Ok(arguments) = Arguments::try_parse_from([&["serve"], options].concat()) else { panic!("{options:?}") };
+            let Ok(arguments) = Arguments::try_parse_from([&["serve"], options].concat()) else {
+                panic!("{options:?}")
+            };
             assert_eq!(arguments.serve.served_directory(), expected.map(Path::new), "{options:?}");
         };
         check(&[], Some("."));
@@ -409,7 +411,10 @@ mod tests {
     fn a_port_is_an_address() {
         let listen = |options: &[&str]| configured(options).server.listen;
         assert_eq!(listen(&["-p", "81"]), addresses(&["127.0.0.1:81", "[::1]:81"]));
-        assert_eq!(listen(&["--port", "81", "--listen", "[::]:82"]), addresses(&["127.0.0.1:81", "[::1]:81", "[::]:82"]));
+        assert_eq!(
+            listen(&["--port", "81", "--listen", "[::]:82"]),
+            addresses(&["127.0.0.1:81", "[::1]:81", "[::]:82"])
+        );
         assert_eq!(listen(&["--listen", ":80"]), addresses(&["0.0.0.0:80", "[::]:80"]));
     }
 

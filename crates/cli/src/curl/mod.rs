@@ -50,9 +50,15 @@ pub struct CurlLine {
 enum Data {
     Text(String),
     /// The file's text, without its line ends unless it is binary.
-    File { path: PathBuf, is_binary: bool },
+    File {
+        path: PathBuf,
+        is_binary: bool,
+    },
     /// The file's text, percent-encoded, behind a name.
-    Encoded { name: Option<String>, path: PathBuf },
+    Encoded {
+        name: Option<String>,
+        path: PathBuf,
+    },
 }
 
 /// The words that end a command in a shell.
@@ -319,10 +325,9 @@ impl CurlLine {
         of_line(&self.cert, &mut tls.cert, "cert");
         // A file may have both certificate and key.
         of_line(&self.key.clone().or_else(|| self.cert.clone()), &mut tls.key, "key");
-        for (own, set, name) in [
-            (&self.tls_min, &mut tls.tls_min, "tls_min"),
-            (&self.tls_max, &mut tls.tls_max, "tls_max"),
-        ] {
+        for (own, set, name) in
+            [(&self.tls_min, &mut tls.tls_min, "tls_min"), (&self.tls_max, &mut tls.tls_max, "tls_max")]
+        {
             if let Some(text) = own.as_ref().filter(|_| !given(name)) {
                 let wrong = |error| Failure::usage(format!("--curl: --tls-max {text}: {error}"));
                 *set = Some(text.parse().map_err(wrong)?);
@@ -425,7 +430,9 @@ fn lacks(option: &str) -> String {
 
 /// curl's forms of `--data-urlencode`: `content`, `=content`, `name=content`, `@file`, `name@file`.
 fn encoded(text: &str, file: impl Fn(&str) -> Result<PathBuf, String>) -> Result<Data, String> {
-    let Some(at) = text.find('=').or_else(|| text.find('@')) else { return Ok(Data::Text(percent_encoded(text.as_bytes()))) };
+    let Some(at) = text.find('=').or_else(|| text.find('@')) else {
+        return Ok(Data::Text(percent_encoded(text.as_bytes())));
+    };
     let (name, rest) = (&text[..at], &text[at + 1..]);
     if text.as_bytes()[at] == b'@' {
         return Ok(Data::Encoded { name: (!name.is_empty()).then(|| name.to_owned()), path: file(rest)? });

@@ -166,7 +166,8 @@ pub(super) const OPTIONS: &[(&str, char, Meaning)] = &[
 
 const NONE: char = '\0';
 
-const ADDRESS: &str = "put the address into the URL, and the name into -H 'Host: NAME' (for TLS --sni NAME beside --curl)";
+const ADDRESS: &str =
+    "put the address into the URL, and the name into -H 'Host: NAME' (for TLS --sni NAME beside --curl)";
 const BASIC: &str = "only Basic authentication is made by itself; give the field as -H 'Authorization: ...'";
 const PROXY: &str = "a load goes to its target directly";
 

@@ -51,7 +51,12 @@ fn a_line_becomes_a_request() {
     check("curl -XDELETE -- http://h/", "DELETE http://h/", &[ANY], "");
     check("curl http://h/ -H 'A: b' -H'Accept: c' -H 'D;'", "GET http://h/", &["A: b", "Accept: c", "D: "], "");
     check("curl http://h/ -H Accept:", "GET http://h/", &[], "");
-    check("curl http://h/ -A me -e http://r/ -r 0-9", "GET http://h/", &["User-Agent: me", "Referer: http://r/", "Range: bytes=0-9", ANY], "");
+    check(
+        "curl http://h/ -A me -e http://r/ -r 0-9",
+        "GET http://h/",
+        &["User-Agent: me", "Referer: http://r/", "Range: bytes=0-9", ANY],
+        "",
+    );
     check("curl http://h/ -b a=1 --cookie 'b=2; c=3'", "GET http://h/", &["Cookie: a=1; b=2; c=3", ANY], "");
     check("curl http://h/ --oauth2-bearer t", "GET http://h/", &["Authorization: Bearer t", ANY], "");
     check("curl http://h/ --compressed", "GET http://h/", &[ANY, "Accept-Encoding: deflate, gzip, br, zstd"], "");
@@ -95,7 +100,8 @@ fn lines_of_browsers_are_understood() {
     assert!(applied(chromium, &[], &[]).unwrap().2.tls.insecure);
     let firefox = "curl 'https://h.example/' --compressed -H 'User-Agent: Mozilla/5.0' -H 'Accept-Encoding: gzip, br' \
                    -H 'Connection: keep-alive' -H 'TE: trailers'";
-    let fields = ["User-Agent: Mozilla/5.0", "Accept-Encoding: gzip, br", "Connection: keep-alive", "TE: trailers", ANY];
+    let fields =
+        ["User-Agent: Mozilla/5.0", "Accept-Encoding: gzip, br", "Connection: keep-alive", "TE: trailers", ANY];
     check(firefox, "GET https://h.example/", &fields, "");
     let without = ["User-Agent: Mozilla/5.0", "Accept-Encoding: gzip, br", ANY];
     check(&format!("{firefox} --http2"), "GET https://h.example/", &without, "");

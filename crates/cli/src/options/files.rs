@@ -9,9 +9,16 @@ use thalweg_units::parse_size;
 
 use super::values::{positive_number, whole};
 
+const EXAMPLES: &str = "\
+Examples:
+  thalweg files acme-spec /srv/acme-spec
+  thalweg files mirror /srv/mirror --size 200GB --sparse 1MB --verify
+
+--help has more examples and the exit codes.";
+
 /// Options of `thalweg files`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = EXAMPLES, after_long_help = "\
 Examples:
   thalweg files acme-spec /srv/acme-spec
   thalweg files specweb99 /srv/specweb99 --load 500 --urls specweb99.urls

@@ -11,9 +11,16 @@ use super::addresses::parse_address;
 use super::headings::OBSERVATION;
 use super::values::within;
 
+const EXAMPLES: &str = "\
+Examples:
+  thalweg observe --port 80
+  thalweg observe --port 80 --listen :9177 --token-file /etc/thalweg/token
+
+--help has more examples and the exit codes.";
+
 /// Options of `thalweg observe`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = EXAMPLES, after_long_help = "\
 Examples:
   thalweg observe --port 80
   thalweg observe --process nginx --json --duration 60s > samples.jsonl

@@ -78,7 +78,7 @@ pub struct RunOptions {
     /// File of user sessions; - for stdin
     ///
     /// In the format of httperf's --wsesslog, or in TOML.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "calls", "urls", "method", "body"], help_heading = REQUESTS)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "calls", "urls", "method", "body", "curl"], help_heading = REQUESTS)]
     pub session: Option<PathBuf>,
     /// Maximum open connections per session, like httperf's --max-connections: a call opens another
     /// one if each has --pipeline calls in flight [default: 1]

@@ -8,9 +8,16 @@ use thalweg_units::parse_time;
 use super::store::StorePlace;
 use super::values::positive;
 
+const EXAMPLES: &str = "\
+Examples:
+  thalweg runs
+  thalweg runs --kind find --limit 5
+
+--help has more examples, and how runs are named.";
+
 /// Options of `thalweg runs`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = EXAMPLES, after_long_help = "\
 Examples:
   thalweg runs
   thalweg runs --kind find --limit 5

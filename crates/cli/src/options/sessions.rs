@@ -14,9 +14,16 @@ use thalweg_units::{parse_percent, parse_size};
 
 use super::values::{positive_count, whole};
 
+const EXAMPLES: &str = "\
+Examples:
+  thalweg sessions access.log -o site.sessions
+  thalweg run http://127.0.0.1:8080/ --session site.sessions --conn-rate 20 --conns 5000
+
+--help has all options and more examples.";
+
 /// Options of `thalweg sessions`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = EXAMPLES, after_long_help = "\
 Examples:
   thalweg sessions access.log -o site.sessions
   thalweg run http://127.0.0.1:8080/ --session site.sessions --conn-rate 20/s --conns 5000
@@ -41,31 +48,31 @@ pub struct SessionsOptions {
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = parse_gap)]
     pub gap: u32,
     /// Requests up to this long after a page are of its burst; whole seconds
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_seconds, hide_short_help = true)]
     pub burst: u32,
     /// Shorten longer think times to this; whole seconds
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, hide_short_help = true)]
     pub max_think: Option<u32>,
     /// Write the first N sessions to begin, and stop reading when they have ended
     #[arg(long, value_name = "N", value_parser = positive_count)]
     pub max_sessions: Option<u64>,
     /// Take a share of the clients, with all of their sessions, such as 10%
-    #[arg(long, value_name = "PERCENT", value_parser = parse_share)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_share, hide_short_help = true)]
     pub sample: Option<f64>,
     /// Seed of --sample: another seed takes other clients
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole, requires = "sample")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole, requires = "sample", hide_short_help = true)]
     pub seed: u64,
     /// Statuses, such as 200,3xx; all for any
-    #[arg(long, value_name = "LIST", default_value = "2xx,3xx", value_parser = parse_statuses)]
+    #[arg(long, value_name = "LIST", default_value = "2xx,3xx", value_parser = parse_statuses, hide_short_help = true)]
     pub status: StatusList,
     /// Methods: GET, HEAD, POST, PUT, DELETE, OPTIONS; POST and PUT need a body
     #[arg(long, value_name = "LIST", default_value = "GET,HEAD,POST", value_delimiter = ',', value_parser = parse_method)]
     pub method: Vec<LoggedMethod>,
     /// Body of POST and PUT, which no log contains
-    #[arg(long, value_name = "TEXT", conflicts_with = "contents_bytes")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "contents_bytes", hide_short_help = true)]
     pub contents: Option<String>,
     /// Body of POST and PUT: so many bytes, such as 500 (at most 7,998)
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
     pub contents_bytes: Option<u64>,
     /// Take paths that match, such as '/shop/*'; * matches slashes, too; repeatable
     #[arg(long, value_name = "GLOB", value_parser = parse_glob)]
@@ -74,19 +81,19 @@ pub struct SessionsOptions {
     #[arg(long, value_name = "GLOB", value_parser = parse_glob)]
     pub exclude: Vec<Glob>,
     /// Take requests from this time on, such as 2026-11-22T10:00:00 (UTC) or with +01:00 behind it
-    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    #[arg(long, value_name = "TIME", value_parser = parse_moment, hide_short_help = true)]
     pub from: Option<i64>,
     /// Take requests before this time
-    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    #[arg(long, value_name = "TIME", value_parser = parse_moment, hide_short_help = true)]
     pub to: Option<i64>,
     /// Take requests of this virtual host, which begins each line as in Apache's vhost_combined
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub host: Option<String>,
     /// Memory for open sessions; beyond it the longest idle ones are ended
-    #[arg(long, value_name = "SIZE", default_value = "48MB", value_parser = parse_memory)]
+    #[arg(long, value_name = "SIZE", default_value = "48MB", value_parser = parse_memory, hide_short_help = true)]
     pub memory: usize,
     /// End at the first line that is none of a log; no session file is written then
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub strict: bool,
     /// Print the summary as JSON to stdout
     #[arg(long, requires = "out")]

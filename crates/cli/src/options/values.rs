@@ -49,7 +49,9 @@ fn at_least_one(text: &str, max: u64) -> Result<u64, String> {
     match text.parse::<u64>() {
         Ok(number) if (1..=max).contains(&number) => Ok(number),
         Ok(1..) => Err(format!("it is too large; the maximum is {max}")),
-        Err(error) if *error.kind() == IntErrorKind::PosOverflow => Err(format!("it is too large; the maximum is {max}")),
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => {
+            Err(format!("it is too large; the maximum is {max}"))
+        }
         _ => Err("expected a whole number of at least 1".to_owned()),
     }
 }
@@ -110,13 +112,19 @@ mod tests {
     fn numbers_have_bounds() {
         assert_eq!((positive("7"), positive_calls("4294967295")), (Ok(7), Ok(u32::MAX)));
         assert_eq!(positive_count("18446744073709551615"), Ok(u64::MAX));
-        for (wrong, part) in [("0", "at least 1"), ("-1", "at least 1"), ("1.5", "at least 1"), ("4294967296", "4294967295")] {
+        for (wrong, part) in
+            [("0", "at least 1"), ("-1", "at least 1"), ("1.5", "at least 1"), ("4294967296", "4294967295")]
+        {
             let message = positive_calls(wrong).unwrap_err();
             assert!(message.contains(part), "{wrong}: {message}");
         }
         assert_eq!((whole("0"), within("100", 2..=100)), (Ok(0), Ok(100_u32)));
         for wrong in ["1", "101", "x", "-2", ""] {
-            assert_eq!(within::<u32>(wrong, 2..=100), Err("expected a whole number from 2 to 100".to_owned()), "{wrong}");
+            assert_eq!(
+                within::<u32>(wrong, 2..=100),
+                Err("expected a whole number from 2 to 100".to_owned()),
+                "{wrong}"
+            );
         }
         assert_eq!(positive_number("2.5"), Ok(2.5));
         assert!(["0", "-1", "nan", "inf", "x"].iter().all(|wrong| positive_number(wrong).is_err()));
