@@ -12,7 +12,7 @@ use super::habits;
 const UNPRINTED: u8 = 4;
 
 /// Prints an error, or the help that was asked for, and returns the exit code.
-pub fn report(error: Error, command: &mut Command, arguments: &[OsString]) -> ExitCode {
+pub fn report(error: Error, command: &Command, arguments: &[OsString]) -> ExitCode {
     let texts: Vec<String> = arguments.iter().skip(1).map(|text| text.to_string_lossy().into_owned()).collect();
     let error = explained(error, command, &texts);
     match error.print() {
@@ -22,7 +22,7 @@ pub fn report(error: Error, command: &mut Command, arguments: &[OsString]) -> Ex
 }
 
 /// The error with advice, where there is some.
-fn explained(mut error: Error, command: &mut Command, arguments: &[String]) -> Error {
+fn explained(mut error: Error, command: &Command, arguments: &[String]) -> Error {
     let name = arguments.iter().find(|word| command.find_subcommand(word).is_some()).map_or("", String::as_str);
     let said = |kind: ContextKind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.clone(),
@@ -86,7 +86,7 @@ mod tests {
         let mut command = command();
         let words: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         let error = command.try_get_matches_from_mut([&["thalweg"], arguments].concat()).unwrap_err();
-        let text = explained(error, &mut command, &words).render().to_string();
+        let text = explained(error, &command, &words).render().to_string();
         for part in parts {
             assert!(text.contains(part), "{arguments:?} lacks {part:?}: {text}");
         }

@@ -41,7 +41,7 @@ pub fn read() -> Result<Options, ExitCode> {
         let options = Options::from_arg_matches(&matches)?;
         Ok((options, matches))
     });
-    let (mut options, matches) = read.map_err(|error| errors::report(error, &mut command, &arguments))?;
+    let (mut options, matches) = read.map_err(|error| errors::report(error, &command, &arguments))?;
     if let Some((_, line)) = line {
         apply(&line, &mut options, &matches).map_err(Failure::report)?;
     }
