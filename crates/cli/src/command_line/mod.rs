@@ -51,7 +51,11 @@ pub fn read() -> Result<Options, ExitCode> {
 
 /// All commands with their options, and the help of the top level.
 pub fn command() -> clap::Command {
-    overview::with_overview(Options::command())
+    // A comparison has so many options of its own that a screen has no room for these.
+    let hidden = ["body", "urls", "limits", "check"];
+    let hide = |command: clap::Command, name: &str| command.mut_arg(name, |argument| argument.hide_short_help(true));
+    let command = Options::command().mut_subcommand("compare", |compare| hidden.into_iter().fold(compare, hide));
+    overview::with_overview(command)
 }
 
 /// The arguments for another process of this program, without the program itself.

@@ -65,7 +65,7 @@ pub(super) fn find(options: &FindOptions, targets: Vec<Prepared>, interrupt: &In
 }
 
 /// The form of the output; what makes no sense for several targets is refused before the first one.
-fn form(options: &FindOptions) -> Result<Format, Failure> {
+pub(super) fn form(options: &FindOptions) -> Result<Format, Failure> {
     let refuse =
         |option: &str| Err(Failure::usage(format!("{option} takes one URL; {} are given", options.targets.len())));
     let form = if options.output.json { Format::Json } else { options.output.format };

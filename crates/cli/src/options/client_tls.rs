@@ -12,7 +12,7 @@ use super::headings::TLS;
 #[command(next_help_heading = TLS)]
 pub struct ClientTlsOptions {
     /// Accept certificates with faults
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub insecure: bool,
     /// PEM file with the authorities to trust [default: those of the system]
     #[arg(long, value_name = "FILE", conflicts_with = "insecure", hide_short_help = true)]

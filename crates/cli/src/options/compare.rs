@@ -16,9 +16,7 @@ use super::values::{parse_length, positive};
 const EXAMPLES: &str = "\
 Examples:
   thalweg compare http://127.0.0.1:8080/ http://127.0.0.1:8081/
-  thalweg compare URL --restart-a './server --old' --restart-b './server --new'
-
---help has all options, the metrics, more examples and the exit codes.";
+  thalweg compare URL --restart-a './server --old' --restart-b './server --new'";
 
 const MORE_EXAMPLES: &str = "\
 Examples:
@@ -67,7 +65,7 @@ pub struct CompareOptions {
     ///
     /// Compares them all and fits the serial share.
     #[arg(long, value_name = "[NAME=]N,N,...", value_parser = parse_scale, requires = "restart_cmd",
-        conflicts_with_all = ["url_b", "restart_a", "switch_cmd", "max_regression"], help_heading = SIDES)]
+        conflicts_with_all = ["url_b", "restart_a", "switch_cmd", "max_regression"], help_heading = SIDES, hide_short_help = true)]
     pub scale: Option<Scale>,
     /// Command that restarts the server at a level of --scale: {n} in it, $1 and $THALWEG_N are the
     /// level
@@ -86,7 +84,7 @@ pub struct CompareOptions {
     #[arg(short, long, short_alias = 'R', aliases = ["qps", "query-per-second"], value_name = "RATE", value_parser = parse_rate, conflicts_with = "workers")]
     pub rate: Option<f64>,
     /// Closed loop: number of workers
-    #[arg(long, aliases = ["vus", "users", "clients"], value_name = "N", value_parser = positive)]
+    #[arg(long, aliases = ["vus", "users", "clients"], value_name = "N", value_parser = positive, hide_short_help = true)]
     pub workers: Option<usize>,
     /// Length of the measured part of each round
     #[arg(short, long, short_alias = 'z', value_name = "TIME", value_parser = parse_length, default_value = "2s")]
@@ -102,7 +100,7 @@ pub struct CompareOptions {
     /// Smallest difference that is to be seen
     ///
     /// With a probability of 80 %.
-    #[arg(long, value_name = "SHARE", value_parser = parse_percent, default_value = "2%")]
+    #[arg(long, value_name = "SHARE", value_parser = parse_percent, default_value = "2%", hide_short_help = true)]
     pub detect: f64,
     /// Maximum total time of all rounds [default: 5m, or unlimited with --rounds N]
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, hide_short_help = true)]

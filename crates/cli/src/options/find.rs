@@ -16,9 +16,7 @@ use super::values::{parse_length, within};
 const EXAMPLES: &str = "\
 Examples:
   thalweg find http://127.0.0.1:8080/ --limit 'p99<50ms'
-  thalweg find nginx=http://a:8080/ h2o=http://b:8080/ --out both.html
-
---help has all options, more examples and the exit codes.";
+  thalweg find nginx=http://a:8080/ h2o=http://b:8080/ --out both.html";
 
 const MORE_EXAMPLES: &str = "\
 Examples:

@@ -54,7 +54,7 @@ pub struct LoadOptions {
     /// HTTP version
     ///
     /// 1.0 uses keep-alive unless --calls 1 is given, and 2 is spoken with prior knowledge
-    #[arg(long, value_name = "VERSION", default_value = "1.1")]
+    #[arg(long, value_name = "VERSION", default_value = "1.1", hide_short_help = true)]
     pub http: HttpVersion,
     /// Maximum read rate per connection, such as 33.6kbit; --timeout then bounds the time without a
     /// byte

@@ -12,7 +12,7 @@ use super::store::StoreOptions;
 #[command(next_help_heading = OUTPUT)]
 pub struct OutputOptions {
     /// Format of the result on stdout
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    #[arg(long, value_name = "FORMAT", default_value = "text", hide_short_help = true)]
     pub format: Format,
     /// Short for --format json
     #[arg(long, conflicts_with = "format")]

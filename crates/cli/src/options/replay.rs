@@ -11,9 +11,7 @@ use super::output::OutputOptions;
 const EXAMPLES: &str = "\
 Examples:
   thalweg replay /var/log/nginx/access.log http://127.0.0.1:8080/
-  thalweg replay access.log.2.gz http://127.0.0.1:8080/ --speed 10
-
---help has all options, more examples, formats and the exit codes.";
+  thalweg replay access.log.2.gz http://127.0.0.1:8080/ --speed 10";
 
 const MORE_EXAMPLES: &str = "\
 Examples:

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use thalweg_load::{Pick, Spacing};
 
-use super::headings::{LOAD, REQUESTS};
+use super::headings::{CONNECTIONS, REQUESTS};
 use super::values::{positive_calls, whole};
 
 /// The method of requests that name no other.
@@ -40,13 +40,13 @@ pub struct RequestOptions {
     /// Requests per connection; 1 closes after each
     ///
     /// [default: as many as the server allows; with --conn-rate 1]
-    #[arg(long, value_name = "N", value_parser = positive_calls, hide_short_help = true, help_heading = LOAD)]
+    #[arg(long, value_name = "N", value_parser = positive_calls, hide_short_help = true, help_heading = CONNECTIONS)]
     pub calls: Option<u32>,
     /// Distribution of open-loop arrivals in time
-    #[arg(long, value_name = "HOW", default_value = "constant", hide_short_help = true, help_heading = LOAD)]
+    #[arg(long, value_name = "HOW", default_value = "constant", hide_short_help = true)]
     pub arrivals: ArrivalsOption,
     /// Seed of all random choices
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole, hide_short_help = true, help_heading = LOAD)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole, hide_short_help = true)]
     pub seed: u64,
 }
 

@@ -18,9 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   thalweg run http://127.0.0.1:8080/ -r 5000 -d 10
   thalweg run http://127.0.0.1:8080/ -c 64 -d 10
-  thalweg run http://127.0.0.1:8080/ -c 10 -n 1000 --json
-
---help has all options, more examples and the exit codes.";
+  thalweg run http://127.0.0.1:8080/ -c 10 -n 1000 --json";
 
 const MORE_EXAMPLES: &str = "\
 Examples:
@@ -61,7 +59,7 @@ pub struct RunOptions {
     ///
     /// Each sends its next request after its last response. --connections N without a rate is the
     /// same, with a connection for each.
-    #[arg(long, aliases = ["vus", "users", "clients"], value_name = "N", value_parser = positive)]
+    #[arg(long, aliases = ["vus", "users", "clients"], value_name = "N", value_parser = positive, hide_short_help = true)]
     pub workers: Option<usize>,
     /// Number of connections to keep open, opened at --conn-rate; each sends its next request after
     /// its last response and --think
@@ -78,7 +76,7 @@ pub struct RunOptions {
     /// File of user sessions; - for stdin
     ///
     /// In the format of httperf's --wsesslog, or in TOML.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "calls", "urls", "method", "body", "curl"], help_heading = REQUESTS)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "calls", "urls", "method", "body", "curl"], help_heading = REQUESTS, hide_short_help = true)]
     pub session: Option<PathBuf>,
     /// Maximum open connections per session, like httperf's --max-connections: a call opens another
     /// one if each has --pipeline calls in flight [default: 1]

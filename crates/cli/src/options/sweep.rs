@@ -13,9 +13,7 @@ use super::values::{parse_length, positive_calls};
 
 const EXAMPLES: &str = "\
 Examples:
-  thalweg sweep URL --low-rate 100 --high-rate 2000 --step 100
-
---help has all options, more examples and the exit codes.";
+  thalweg sweep URL --low-rate 100 --high-rate 2000 --step 100";
 
 const MORE_EXAMPLES: &str = "\
 Examples:
