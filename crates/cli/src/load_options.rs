@@ -13,6 +13,7 @@ use thalweg_sys::{AnyDriver, DriverChoice};
 
 use crate::arrivals::Shape;
 use crate::client_tls;
+use crate::curl;
 use crate::exit::Failure;
 use crate::options::{ArrivalsOption, CpuList, HttpVersion, LoadOptions, RequestOptions};
 use crate::reach;
@@ -177,6 +178,9 @@ pub fn settings(
     }
     if let Some(urls) = &request.urls {
         set("urls", format!("{} ({} URLs)", standard_input::shown(urls), plan.requests.len()));
+    }
+    if let Some(line) = &request.curl {
+        set("curl", curl::shown(line));
     }
     if target.credentials.is_some() {
         set("credentials", "from the URL, not shown".to_owned());
