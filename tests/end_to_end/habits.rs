@@ -1,5 +1,5 @@
-//! Command lines as people from other tools write them: bare numbers, short options, a line of curl,
-//! standard input, ports to listen on.
+//! Command lines as people from other tools write them: bare numbers, short options, a line of
+//! curl, standard input, ports to listen on.
 
 use std::fs::{self, File};
 use std::process::{Command, Stdio};

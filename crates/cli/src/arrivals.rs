@@ -171,8 +171,8 @@ fn requests(options: &RunOptions) -> Shape {
     Shape { arrivals, user: None, extent, connections, opening_rate: None, hold: None, pipeline: 1 }
 }
 
-/// The workers of a closed loop. Connections alone are one, as in wrk, ab, oha and hey: each carries
-/// as many requests at once as it may.
+/// The workers of a closed loop. Connections alone are one, as in wrk, ab, oha and hey: each
+/// carries as many requests at once as it may.
 fn workers(options: &RunOptions) -> Option<usize> {
     let has_rate = options.rate.is_some() || options.conn_rate.is_some();
     let is_of_others = has_rate || options.hold.is_some() || options.session.is_some();

@@ -20,8 +20,8 @@ use crate::reach;
 use crate::requests::{self, CheckedRequests};
 use crate::standard_input;
 
-/// The plan of a load at one level. `list` has the requests that `request` describes, with the check
-/// of responses to those that have none of their own.
+/// The plan of a load at one level. `list` has the requests that `request` describes, with the
+/// check of responses to those that have none of their own.
 ///
 /// # Errors
 /// An option is wrong, or this host cannot provide a resource.

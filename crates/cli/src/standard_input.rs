@@ -1,6 +1,6 @@
-//! Standard input in the place of a file (`-`). It can be read only once, so its bytes are kept in a
-//! temporary file without a name, which any number of readers can open: one for each target, and the
-//! second client process of a search. Logs of a replay are none of this: `log_file` reads them.
+//! Standard input in the place of a file (`-`). It can be read only once, so its bytes are kept in
+//! a temporary file without a name, which any number of readers can open: one for each target, and
+//! the second client process of a search. Logs of a replay are none of this: `log_file` reads them.
 
 use std::borrow::Cow;
 use std::ffi::OsString;

@@ -1,8 +1,8 @@
 //! The command line: from arguments to options, with a line of curl in it taken apart, and errors
 //! that know the habits of people who come from other tools.
 //!
-//! What an option means is declared in `options`; this module owns what happens around clap: the help
-//! of the top level, the place of `--curl`, and the advice in errors.
+//! What an option means is declared in `options`; this module owns what happens around clap: the
+//! help of the top level, the place of `--curl`, and the advice in errors.
 
 mod errors;
 mod habits;

@@ -262,8 +262,8 @@ impl CurlLine {
         &self.url
     }
 
-    /// Sets the options of a load as the line has them, but for those that are `given` beside it, by
-    /// their names.
+    /// Sets the options of a load as the line has them, but for those that are `given` beside it,
+    /// by their names.
     ///
     /// # Errors
     /// A value is wrong, or a file cannot be read.

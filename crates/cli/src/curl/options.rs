@@ -7,8 +7,8 @@ pub(super) enum Meaning {
     Method,
     Head,
     Header,
-    /// A part of the body. The text of a file loses its line ends, unless it is binary; a raw one is
-    /// never a file.
+    /// A part of the body. The text of a file loses its line ends, unless it is binary; a raw one
+    /// is never a file.
     Data,
     DataBinary,
     DataRaw,

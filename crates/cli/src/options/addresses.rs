@@ -34,8 +34,8 @@ pub fn parse_listen(text: &str) -> Result<ListenAddr, String> {
     }
 }
 
-/// One TCP address: `ADDRESS:PORT`, or `PORT` and `localhost:PORT` for 127.0.0.1, or `:PORT` for all
-/// IPv4 addresses.
+/// One TCP address: `ADDRESS:PORT`, or `PORT` and `localhost:PORT` for 127.0.0.1, or `:PORT` for
+/// all IPv4 addresses.
 ///
 /// # Errors
 /// It is none; the message says what to write.

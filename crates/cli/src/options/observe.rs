@@ -53,8 +53,8 @@ pub struct ObserveOptions {
     /// Write the samples as lines of JSON to this file
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Answer measuring clients at this address, ADDRESS:PORT, PORT for this host alone, or :PORT for
-    /// all IPv4 addresses; one that is not loopback needs a token
+    /// Answer measuring clients at this address, ADDRESS:PORT, PORT for this host alone, or :PORT
+    /// for all IPv4 addresses; one that is not loopback needs a token
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub listen: Option<SocketAddr>,
     /// File with the token that clients have to show [default: the variable THALWEG_TOKEN]

@@ -66,15 +66,15 @@ pub struct ServeOptions {
     pub print_config: bool,
     /// Address to listen on: PORT (this host), :PORT (all)
     ///
-    /// PORT and localhost:PORT stand for 127.0.0.1:PORT and [::1]:PORT, which only this host reaches;
-    /// :PORT for 0.0.0.0:PORT and [::]:PORT. ADDRESS:PORT and unix:PATH are one address. Repeatable.
-    /// [default: 8080; ports 80 and 443 of all addresses with --tls auto]
+    /// PORT and localhost:PORT stand for 127.0.0.1:PORT and [::1]:PORT, which only this host
+    /// reaches; :PORT for 0.0.0.0:PORT and [::]:PORT. ADDRESS:PORT and unix:PATH are one address.
+    /// Repeatable. [default: 8080; ports 80 and 443 of all addresses with --tls auto]
     #[arg(short = 'p', long, alias = "port", value_name = "ADDR", value_parser = parse_listen_all, help_heading = ADDRESSES)]
     pub listen: Vec<Vec<ListenAddr>>,
     /// Serve TLS: auto, CERT:KEY or self-signed
     ///
-    /// The certificate, repeatable: auto (obtained by ACME for --host), CERT:KEY (two files in PEM),
-    /// or self-signed (no client trusts it).
+    /// The certificate, repeatable: auto (obtained by ACME for --host), CERT:KEY (two files in
+    /// PEM), or self-signed (no client trusts it).
     #[arg(long, value_name = "CERT", value_parser = parse_tls, help_heading = TLS)]
     pub tls: Vec<TlsOption>,
     /// Host name of the certificate of --tls auto
@@ -125,8 +125,8 @@ pub struct ServeOptions {
     pub error_log: Option<PathBuf>,
     /// Address of the status page and metrics
     ///
-    /// And of the health check; not protected by a password. PORT for this host alone, :PORT for all
-    /// IPv4 addresses, or ADDRESS:PORT.
+    /// And of the health check; not protected by a password. PORT for this host alone, :PORT for
+    /// all IPv4 addresses, or ADDRESS:PORT.
     #[arg(long, value_name = "ADDR", value_parser = parse_address, help_heading = ADDRESSES)]
     pub status: Option<SocketAddr>,
     /// File that keeps the status page's daily figures across restarts

@@ -123,7 +123,8 @@ Examples:
 It is minimal and not SPEC-compliant: responses have as many bytes as the file that a request names, and a cookie with the next
 advertisement. It runs until INT or TERM.")]
 pub struct SuiteOriginOptions {
-    /// Address to listen at: ADDRESS:PORT, PORT for this host alone, or :PORT for all IPv4 addresses
+    /// Address to listen at: ADDRESS:PORT, PORT for this host alone, or :PORT for all IPv4
+    /// addresses
     #[arg(short = 'p', long, alias = "port", value_name = "ADDR", value_parser = parse_address, default_value = "127.0.0.1:8090")]
     pub listen: SocketAddr,
     /// Kernel interface
