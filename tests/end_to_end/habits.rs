@@ -130,7 +130,7 @@ fn standard_input_has_one_reader_and_faults_with_its_name() {
     let _machine = machine::shared();
     let server = recorder();
     let url = server.url("/");
-    let mut check = |arguments: &[&str], input: &str, part: &str| {
+    let check = |arguments: &[&str], input: &str, part: &str| {
         with_input(input, arguments, |ended| {
             assert_eq!(ended.code, Some(2), "{ended:?}");
             assert!(ended.stderr.contains(part), "{part}: {ended:?}");
