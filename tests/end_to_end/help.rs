@@ -46,7 +46,9 @@ fn short_help_fits_a_screen() {
         let text = help(&[command, &["-h"]].concat());
         let lines = text.lines().count();
         assert!(lines <= 40, "{command:?} has {lines} lines:\n{text}");
-        let widest = text.lines().max_by_key(|line| line.chars().count()).unwrap_or_default();
+        // clap does not wrap the usage.
+        let lines = text.lines().filter(|line| !line.starts_with("Usage: "));
+        let widest = lines.max_by_key(|line| line.chars().count()).unwrap_or_default();
         assert!(widest.chars().count() <= 80, "{command:?}: {widest}");
     }
     for option in ["-h", "--help"] {

@@ -51,6 +51,8 @@ fn explained(mut error: Error, command: &Command, arguments: &[String]) -> Error
     if let Some(advice) = advice {
         error.remove(ContextKind::SuggestedArg);
         error.remove(ContextKind::SuggestedSubcommand);
+        // It has the option that clap would suggest.
+        error.remove(ContextKind::Usage);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
     }
     error

@@ -55,6 +55,10 @@ pub fn command() -> clap::Command {
     let hidden = ["body", "urls", "limits", "check"];
     let hide = |command: clap::Command, name: &str| command.mut_arg(name, |argument| argument.hide_short_help(true));
     let command = Options::command().mut_subcommand("compare", |compare| hidden.into_iter().fold(compare, hide));
+    // The other commands offer rates.
+    let command = command.mut_subcommand("run", |run| {
+        run.mut_arg("connections", |argument| argument.help("Connections; without a rate a closed loop of so many"))
+    });
     overview::with_overview(command)
 }
 

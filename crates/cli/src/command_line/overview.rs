@@ -18,7 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   thalweg run http://127.0.0.1:8080/ -c 64 -d 10     64 connections for 10 s
   thalweg run http://127.0.0.1:8080/ -r 500 -d 10    500 requests per second
-  thalweg find http://127.0.0.1:8080/                the capacity and the bottleneck
+  thalweg find http://127.0.0.1:8080/                its capacity
   thalweg serve                                      this folder, at port 8080
 
 Exit codes:

@@ -21,7 +21,7 @@ pub fn split(line: &str) -> Result<Vec<String>, String> {
     shlex::split(&plain(line)?).ok_or_else(|| "a quote is not closed".to_owned())
 }
 
-/// The line with each `$'...'` in plain quotes.
+/// The line in one, with each `$'...'` in plain quotes.
 fn plain(line: &str) -> Result<String, String> {
     let mut plain = String::new();
     let mut characters = line.chars().peekable();
@@ -34,6 +34,8 @@ fn plain(line: &str) -> Result<String, String> {
                 plain += &try_quote(&text).map_err(|_| "a word contains a NUL, which no argument can".to_owned())?;
                 continue;
             }
+            // A continued line; shlex would begin a word there.
+            (None | Some('"'), '\\') if characters.next_if_eq(&'\n').is_some() => continue,
             (None | Some('"'), '\\') => {
                 plain.push(character);
                 plain.extend(characters.next());

@@ -86,13 +86,13 @@ pub struct CompareOptions {
     /// Closed loop: number of workers
     #[arg(long, aliases = ["vus", "users", "clients"], value_name = "N", value_parser = positive, hide_short_help = true)]
     pub workers: Option<usize>,
-    /// Length of the measured part of each round
+    /// Measured part of each round
     #[arg(short, long, short_alias = 'z', value_name = "TIME", value_parser = parse_length, default_value = "2s")]
     pub duration: Duration,
     /// Unmeasured warm-up of each round at the same load
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "500ms", hide_short_help = true)]
     pub warmup: Duration,
-    /// Number of pairs of rounds, or auto
+    /// Pairs of rounds, or auto
     ///
     /// As many as --detect needs.
     #[arg(long, value_name = "N", value_parser = parse_rounds, default_value = "auto")]

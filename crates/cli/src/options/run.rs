@@ -93,7 +93,7 @@ pub struct RunOptions {
     /// With --conn-rate and --session use --conns.
     #[arg(short = 'n', long, aliases = ["num-requests", "number-of-requests", "total-requests"], value_name = "N", value_parser = positive_count)]
     pub requests: Option<u64>,
-    /// Unmeasured time before it, at the same load
+    /// Length of the unmeasured warm-up at the same load
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "0s", hide_short_help = true)]
     pub warmup: Duration,
     /// Leave out the time in which other programs kept the client from its CPU, and go on for as

@@ -19,7 +19,7 @@ const PROCESS: &str = "Process, as in --user www-data --pid-file /run/thalweg.pi
 
 const EXAMPLES: &str = "\
 Examples:
-  thalweg serve                               the current folder, for this host alone
+  thalweg serve                               this folder, for this host
   thalweg serve /srv/mirror -p :80 --listing  for all, with pages for folders
 
 --help has all options, more examples and the signals.";
