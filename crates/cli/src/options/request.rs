@@ -51,7 +51,7 @@ pub struct RequestOptions {
 }
 
 impl Default for RequestOptions {
-    /// What a command line without these options says.
+    /// The options of a command line that names none of them.
     fn default() -> Self {
         Self {
             method: METHOD_DEFAULT.to_owned(),
