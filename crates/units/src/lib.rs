@@ -2,9 +2,9 @@
 //!
 //! Parsing is strict: a number without the unit that it needs is an error which says what to write,
 //! because a silent default unit is a wrong measurement. A rate is per second, and
-//! [`parse_seconds`] is for the times that everybody counts in seconds. Factors are decimal (`KB` = 1000 bytes)
-//! except where the unit says otherwise (`KiB` = 1024). How quantities are shown is in [`display`];
-//! what a quantity is for is not known here.
+//! [`parse_seconds`] is for the times that everybody counts in seconds. Factors are decimal (`KB` =
+//! 1000 bytes) except where the unit says otherwise (`KiB` = 1024). How quantities are shown is in
+//! [`display`]; what a quantity is for is not known here.
 
 #![forbid(unsafe_code)]
 
