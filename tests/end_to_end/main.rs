@@ -10,6 +10,7 @@
 //! | [`run`], [`outcomes`], [`networks`], [`stall`], [`interrupt`] | tests of a load as a whole, and of how requests can end |
 //! | [`arrivals`], [`connections`], [`workloads`], [`sessions`], [`replay`], [`slow`] | tests of the composition of a load, as the server sees it |
 //! | [`log_sessions`] | access logs as session files |
+//! | [`habits`], [`help`] | command lines as people from other tools write them; the help that they open |
 //! | [`load_http2`], [`client_tls`], [`protocols`] | loads over HTTP/2 and over TLS; all commands over both |
 //! | [`input`], [`files`], [`formats`], [`memory`] | tests of input and output, and of the cost of input |
 //! | [`trees`] | document trees, written, compared, and requested as often as their tests do |
@@ -72,6 +73,8 @@ mod find;
 mod formats;
 mod full_disk;
 mod h2spec;
+mod habits;
+mod help;
 mod http2;
 mod input;
 mod interoperation;

@@ -7,9 +7,11 @@
 
 mod arrivals;
 mod client_tls;
+mod command_line;
 mod compare;
 mod compare_text;
 mod configuration;
+mod curl;
 mod demo;
 mod disk;
 mod doctor;
@@ -35,6 +37,7 @@ mod runs;
 mod second_client;
 mod serve;
 mod sessions;
+mod standard_input;
 mod stored_run;
 mod suite;
 mod suite_table;
@@ -45,13 +48,14 @@ mod yardstick;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::exit::Failure;
-use crate::options::{Command, Options};
+use crate::options::Command;
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = match command_line::read() {
+        Ok(options) => options,
+        Err(code) => return code,
+    };
     let ended = match &options.command {
         Command::Run(options) => run::run(options),
         Command::Find(options) => find::find(options),

@@ -5,21 +5,21 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use thalweg_lab::credentials;
 use thalweg_lab::document::{Document, Find};
 use thalweg_lab::file::{is_stream, write_whole};
 use thalweg_lab::report;
 use thalweg_measure::Verdict;
 
+use crate::command_line;
 use crate::exit::{Exit, Failure, remark};
 use crate::format;
 use crate::options::{Format, OutputOptions};
 use crate::stored_run;
 use crate::text;
 
-/// The command line without the credentials of URLs, as results show it.
+/// The command line without credentials and secrets, as results show it.
 pub fn command_line() -> Vec<String> {
-    std::env::args().map(|argument| credentials::shown(&argument)).collect()
+    command_line::shown()
 }
 
 /// Checks before a run that its output files can be written.

@@ -67,11 +67,11 @@ impl Configuration {
     /// Applies the options, and the defaults that depend on them. `is_written` is whether the file
     /// has a key.
     fn obey(&mut self, options: &ServeOptions, is_written: &dyn Fn(&str) -> bool) -> Result<(), String> {
-        if let Some(directory) = &options.directory {
+        if let Some(directory) = options.served_directory() {
             self.serve_directory(directory)?;
         }
         if !options.listen.is_empty() {
-            self.server.listen.clone_from(&options.listen);
+            self.server.listen = options.listen.concat();
         }
         self.speak_tls(options, is_written("listen") || !options.listen.is_empty())?;
         if let Some(CpuList(cpus)) = &options.cores {
@@ -119,7 +119,7 @@ impl Configuration {
                 tls.auto = options.tls.contains(&TlsOption::Auto);
             }
             if !options.tls_listen.is_empty() {
-                tls.listen.clone_from(&options.tls_listen);
+                tls.listen = options.tls_listen.concat();
             }
             tls.redirect |= options.tls_redirect;
         }
@@ -387,6 +387,35 @@ mod tests {
         named.server.tls = Some(TlsConfig { auto: true, ..TlsConfig::default() });
         named.obey(&arguments(&AUTO), &|key| key == "listen").unwrap();
         assert_eq!(named.server.listen, addresses(&default[..2]));
+    }
+
+    #[test]
+    fn a_server_without_a_folder_has_the_current_one() {
+        let check = |options: &[&str], expected: Option<&str>| {
+            let Ok(arguments) = Arguments::try_parse_from([&["serve"], options].concat()) else {
+                panic!("{options:?}")
+            };
+            assert_eq!(arguments.serve.served_directory(), expected.map(Path::new), "{options:?}");
+        };
+        check(&[], Some("."));
+        check(&["-p", "8080"], Some("."));
+        check(&["/srv"], Some("/srv"));
+        check(&["--check"], Some("."));
+        // The file or the person who reads it names the folders.
+        check(&["--config", "a.toml"], None);
+        check(&["--config", "a.toml", "/srv"], Some("/srv"));
+        check(&["--print-config"], None);
+    }
+
+    #[test]
+    fn a_port_is_an_address() {
+        let listen = |options: &[&str]| configured(options).server.listen;
+        assert_eq!(listen(&["-p", "81"]), addresses(&["127.0.0.1:81", "[::1]:81"]));
+        assert_eq!(
+            listen(&["--port", "81", "--listen", "[::]:82"]),
+            addresses(&["127.0.0.1:81", "[::1]:81", "[::]:82"])
+        );
+        assert_eq!(listen(&["--listen", ":80"]), addresses(&["0.0.0.0:80", "[::]:80"]));
     }
 
     #[test]

@@ -65,13 +65,13 @@ pub(super) fn find(options: &FindOptions, targets: Vec<Prepared>, interrupt: &In
 }
 
 /// The form of the output; what makes no sense for several targets is refused before the first one.
-fn form(options: &FindOptions) -> Result<Format, Failure> {
+pub(super) fn form(options: &FindOptions) -> Result<Format, Failure> {
     let refuse =
         |option: &str| Err(Failure::usage(format!("{option} takes one URL; {} are given", options.targets.len())));
     let form = if options.output.json { Format::Json } else { options.output.format };
     match form {
         _ if options.restarts.is_some() => refuse("--restarts"),
-        _ if options.load.unix_socket.is_some() => refuse("--unix"),
+        _ if options.load.unix_socket.is_some() => refuse("--unix-socket"),
         _ if options.output.hdr.is_some() => refuse("--hdr"),
         Format::Httperf => refuse("--format httperf"),
         Format::Ab => refuse("--format ab"),

@@ -4,14 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::headings::OUTPUT;
 use super::store::StoreOptions;
 
 /// Output options.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Output")]
+#[command(next_help_heading = OUTPUT)]
 pub struct OutputOptions {
     /// Format of the result on stdout
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    #[arg(long, value_name = "FORMAT", default_value = "text", hide_short_help = true)]
     pub format: Format,
     /// Short for --format json
     #[arg(long, conflicts_with = "format")]
@@ -20,7 +21,7 @@ pub struct OutputOptions {
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Write the response times of each interval as an HdrHistogram log
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub hdr: Option<PathBuf>,
     /// The store.
     #[command(flatten)]
