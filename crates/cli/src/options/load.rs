@@ -90,7 +90,7 @@ pub struct LoadOptions {
     /// Conditions for a good response, such as status=200
     ///
     /// status=200,length=512,sha256=HEX,header:Name=value; or @FILE with one line per path
-    /// (docs/workloads.md).
+    /// (docs/workloads.md) [default: status=2xx]
     #[arg(long, value_name = "CHECKS", help_heading = LIMITS)]
     pub check: Option<String>,
     /// TLS.
