@@ -8,6 +8,7 @@ mod doctor;
 mod files;
 mod find;
 mod load;
+mod manual;
 mod observe;
 mod output;
 mod replay;
@@ -31,6 +32,7 @@ pub use doctor::DoctorOptions;
 pub use files::FilesOptions;
 pub use find::{FindOptions, NamedUrl, OverloadOption};
 pub use load::{ArrivalsOption, HttpVersion, LoadOptions, METHOD_DEFAULT};
+pub use manual::{CompletionsOptions, ManOptions};
 pub use observe::{ObserveOptions, ObserverOptions};
 pub use output::{Format, OutputOptions};
 pub use replay::ReplayOptions;
@@ -94,6 +96,10 @@ pub enum Command {
     Yardstick(YardstickOptions),
     /// Print the JSON Schema of the result document.
     Schema,
+    /// Print the completions of bash, zsh or fish.
+    Completions(CompletionsOptions),
+    /// Print the manual page of a command, or write all pages to a folder.
+    Man(ManOptions),
 }
 
 #[cfg(test)]
