@@ -38,6 +38,7 @@
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and downloads by common clients |
 //! | [`tls`], [`authority`] | the server over TLS; certificates for it |
 //! | [`acme`], [`pebble`] | certificates by ACME, and an authority that issues them |
+//! | [`package`] | the Debian package: made, installed, purged |
 //! | [`process`], [`machine`], [`namespace`] | child processes; tests that may run side by side; networks of single tests |
 //! | [`curl`], [`nginx`], [`server`] | a client, another server, and Thalweg's |
 //! | [`scripted`], [`recorder`] | a server that follows a script, and one that records its requests |
@@ -90,6 +91,7 @@ mod networks;
 mod nginx;
 mod observe;
 mod operation;
+mod package;
 mod outcomes;
 #[path = "../../crates/acme/tests/acme/pebble.rs"]
 mod pebble;

@@ -23,6 +23,7 @@ mod interrupt;
 mod length;
 mod load_options;
 mod log_file;
+mod manual;
 mod observe;
 mod options;
 mod output;
@@ -74,6 +75,8 @@ fn main() -> ExitCode {
         Command::Doctor(options) => doctor::doctor(options),
         Command::Yardstick(options) => yardstick::yardstick(options),
         Command::Schema => output::schema(),
+        Command::Completions(options) => manual::completions(options),
+        Command::Man(options) => manual::man(options),
     };
     ended.unwrap_or_else(Failure::report)
 }

@@ -10,6 +10,7 @@ mod files;
 mod find;
 mod headings;
 mod load;
+mod manual;
 mod observe;
 mod output;
 mod replay;
@@ -35,6 +36,7 @@ pub use doctor::DoctorOptions;
 pub use files::FilesOptions;
 pub use find::{FindOptions, NamedUrl, OverloadOption};
 pub use load::{HttpVersion, LoadOptions};
+pub use manual::{CompletionsOptions, ManOptions};
 pub use observe::{ObserveOptions, ObserverOptions};
 pub use output::{Format, OutputOptions};
 pub use replay::ReplayOptions;
@@ -99,6 +101,10 @@ pub enum Command {
     Yardstick(YardstickOptions),
     /// Print the JSON Schema of the result document.
     Schema,
+    /// Print the completions of bash, zsh or fish.
+    Completions(CompletionsOptions),
+    /// Print the manual page of a command, or write all pages to a folder.
+    Man(ManOptions),
 }
 
 #[cfg(test)]
