@@ -24,6 +24,7 @@ mod log_file;
 mod observe;
 mod options;
 mod output;
+mod pipelines;
 mod preflight;
 mod progress;
 mod reach;
@@ -47,7 +48,6 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::exit::Failure;
 use crate::options::{Command, Options};
 
 fn main() -> ExitCode {
@@ -71,5 +71,10 @@ fn main() -> ExitCode {
         Command::Yardstick(options) => yardstick::yardstick(options),
         Command::Schema => output::schema(),
     };
-    ended.unwrap_or_else(Failure::report)
+    ended.unwrap_or_else(|failure| {
+        if let Some((command, options)) = options.command.output() {
+            output::give_out_failure(command, &failure, options);
+        }
+        failure.report()
+    })
 }
