@@ -78,7 +78,7 @@ fn prepare(block: &Block, command: &str, world: &mut World) {
     }
     let suite = command.split_once("thalweg suite ").and_then(|(_, rest)| rest.split_whitespace().next());
     if let Some(suite) = suite.filter(|suite| !["all", "origin"].contains(suite) && !block.contains("thalweg files")) {
-        world.prepare(&format!("thalweg files {suite} /srv/mirror"));
+        world.prepare(&format!("thalweg files {suite} /srv/suite && cp -r /srv/suite/. /srv/mirror/"));
     }
 }
 
