@@ -76,7 +76,7 @@ fn faults_of(chain: &[Block], fixtures: &Fixtures, repository: &Path) -> Vec<Str
     let mut faults = Vec::new();
     for block in chain.iter().filter(|block| block.not_run().is_none()) {
         let found = match block.language {
-            Language::Console | Language::Shell => conduct::run(block, &mut world),
+            Language::Console | Language::Shell | Language::Yaml => conduct::run(block, &mut world),
             Language::Toml => conduct::check_toml(block, &mut world),
             Language::Plain => Vec::new(),
         };

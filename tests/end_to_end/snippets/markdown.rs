@@ -17,7 +17,7 @@ const WITH_VALUE: [&str; 3] = ["not-run", "exit", "patience"];
 const WITHOUT_VALUE: [&str; 2] = ["continues", "session"];
 
 /// Languages of blocks that nothing is done with.
-const PLAIN: [&str; 6] = ["text", "ini", "yaml", "json", "nginx", "logrotate"];
+const PLAIN: [&str; 4] = ["text", "ini", "json", "nginx"];
 
 /// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub enum Language {
     Shell,
     /// A configuration or a session file.
     Toml,
+    /// A job of a pipeline, of which Thalweg's own commands are run.
+    Yaml,
     /// Everything else.
     Plain,
 }
@@ -60,7 +62,7 @@ pub fn blocks(file: &str, text: &str) -> Result<Vec<Block>, String> {
     while let Some((index, line)) = lines.next() {
         let Some(info) = line.trim_start().strip_prefix("```") else { continue };
         let place = format!("{file}:{}", index + 1);
-        let indent = line.len() - line.trim_start().len();
+        let indent = indent(line);
         let (language, words) = read_info(info).map_err(|fault| format!("{place}: {fault}"))?;
         let mut text = Vec::new();
         loop {
@@ -81,6 +83,7 @@ fn read_info(info: &str) -> Result<(Language, BTreeMap<String, String>), String>
         Some("console") => Language::Console,
         Some("sh") => Language::Shell,
         Some("toml") => Language::Toml,
+        Some("yaml") => Language::Yaml,
         Some(plain) if PLAIN.contains(&plain) => Language::Plain,
         Some(other) => return Err(format!("{other:?} is no language that the tests know")),
         None => return Err("the block needs a language: sh or console for commands, text for anything else".to_owned()),
@@ -133,12 +136,18 @@ impl Block {
             let command = match self.language {
                 Language::Console => behind_prompt(line),
                 Language::Shell => Some(line.as_str()),
+                Language::Yaml => Some(line.trim_start().trim_start_matches("- ")).filter(|line| line.starts_with("thalweg ")),
                 Language::Toml | Language::Plain => None,
             };
             let Some(command) = command.filter(|line| !line.trim().is_empty() && !line.starts_with('#')) else {
                 continue;
             };
             let mut text = command.to_owned();
+            if line.trim_start().starts_with("- ") {
+                // A text of YAML goes on in lines that are indented further.
+                let further = self.text[index + 1..].iter().take_while(|next| indent(next) > indent(line));
+                further.for_each(|next| text.push_str(&format!(" {}", next.trim())));
+            }
             while text.ends_with('\\') {
                 text.pop();
                 let next = lines.next().map_or("", |(_, line)| line.trim_start_matches("> "));
@@ -166,6 +175,10 @@ impl Block {
         let (index, line) = self.text.iter().enumerate().find(|(_, line)| is_command(line))?;
         Some(format!("{}:{}: {line}", self.file, self.line + index))
     }
+}
+
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
 }
 
 /// The text behind `$ `, `# `, `HOST$ ` or `HOST# `.
@@ -202,6 +215,8 @@ fn commands_are_found_behind_prompts_and_in_scripts() {
     check("x\n\n```sh\n# says\na \\\n    b   # says\n\nc\n```", &[(5, "a b   # says"), (8, "c")]);
     check("```sh\na <<'EOF'\n# b\nEOF\nc\n```", &[(2, "a <<'EOF'\n# b\nEOF"), (5, "c")]);
     check("  ```sh\n  a\n  ```", &[(2, "a")]);
+    check("```yaml\nscript:\n  - make\n  - thalweg a\n    b\n  - c\n```", &[(4, "thalweg a b")]);
+    check("```yaml\n- run: |\n    make\n    thalweg a \\\n      b\n    c\n```", &[(4, "thalweg a b")]);
 }
 
 #[test]

@@ -36,7 +36,6 @@ cd "$folder"
 for name in bench docs packaging tests Makefile; do ln -s "$repository/$name" .; done
 cp "$fixtures"/*.pem "$fixtures"/*.key "$fixtures/access.log" .
 cp "$fixtures/authority.pem" root.pem
-cp "$fixtures/access.log" access.log.1
 cp "$fixtures/authority.pem" /etc/thalweg/staff.pem
 cp "$fixtures/cert.pem" /etc/thalweg/mirror.example.org.pem
 cp "$fixtures/key.pem" /etc/thalweg/mirror.example.org.key
