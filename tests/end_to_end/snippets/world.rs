@@ -3,6 +3,7 @@
 //! place of those that snippets write to.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -41,6 +42,10 @@ impl Fixtures {
         ] {
             fs::write(folder.path().join(name), text).expect("a file can be written");
         }
+        // What a reader does in an editor is not in the snippet.
+        let editor = folder.path().join("editor");
+        fs::write(&editor, "#!/bin/sh\n").expect("a file can be written");
+        fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).expect("a mode can be set");
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_thalweg"), folder.path().join("thalweg"))
             .expect("a link can be made");
         Self(folder)
