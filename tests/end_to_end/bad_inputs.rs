@@ -127,7 +127,11 @@ fn differences(stored: &str, now: &str) -> String {
     let of = |text: &str| -> Vec<String> { text.split("\n$ ").map(str::to_owned).collect() };
     let (stored, now) = (of(stored), of(now));
     let differing = stored.iter().zip(&now).filter(|(stored, now)| stored.trim_end() != now.trim_end());
-    differing.map(|(stored, now)| format!("accepted:\n$ {stored}\nnow:\n$ {now}")).take(5).collect::<Vec<_>>().join("\n")
+    differing
+        .map(|(stored, now)| format!("accepted:\n$ {stored}\nnow:\n$ {now}"))
+        .take(5)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[test]
@@ -152,14 +156,17 @@ fn each_wrong_input_has_a_message_that_helps() {
 #[test]
 fn all_commands_have_wrong_inputs() {
     let stored = fs::read_to_string(transcript()).expect("the transcript can be read");
-    let cases: Vec<String> =
-        read(&stored).into_iter().filter_map(|line| if let Line::Case(command, _) = line { Some(command) } else { None }).collect();
+    let cases: Vec<String> = read(&stored)
+        .into_iter()
+        .filter_map(|line| if let Line::Case(command, _) = line { Some(command) } else { None })
+        .collect();
     let unlike: BTreeSet<&String> = cases.iter().collect();
     assert!(unlike.len() >= CASES_MIN, "only {} cases", unlike.len());
     let help = run("thalweg --help", Path::new("/"));
     let (_, rest) = help.stdout.split_once("Commands:").expect("the help lists the commands");
     let names = rest.lines().skip(1).take_while(|line| line.starts_with("  "));
-    let names: Vec<&str> = names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect();
+    let names: Vec<&str> =
+        names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect();
     assert!(names.len() > 10, "{names:?}");
     let lacking: Vec<&&str> =
         names.iter().filter(|name| !cases.iter().any(|case| case.starts_with(&format!("thalweg {name}")))).collect();
@@ -168,7 +175,8 @@ fn all_commands_have_wrong_inputs() {
 
 #[test]
 fn lines_are_told_apart() {
-    let text = "# run\n\n$ thalweg run  # 2\n  error: a\n\n  Usage: b # 3\n\n$ printf '#  x' > a\n$ thalweg run '# x'   # 4\n";
+    let text =
+        "# run\n\n$ thalweg run  # 2\n  error: a\n\n  Usage: b # 3\n\n$ printf '#  x' > a\n$ thalweg run '# x'   # 4\n";
     let expected = [
         Line::Comment("# run".to_owned()),
         Line::Case("thalweg run".to_owned(), 2),

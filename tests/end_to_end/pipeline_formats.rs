@@ -67,14 +67,16 @@ fn a_missed_limit_fails_a_pipeline_with_a_sentence() {
     let suites = junit(&file);
     let suite = &suites[0];
     assert_eq!(suites.as_array().map(Vec::len), Some(1), "{suites}");
-    let expected = [("measurement", "passed"), ("p99<5s", "passed"), ("errors<=0%", "failure"), ("offered load", "passed")];
+    let expected =
+        [("measurement", "passed"), ("p99<5s", "passed"), ("errors<=0%", "failure"), ("offered load", "passed")];
     assert_eq!(cases(suite), expected, "{suite}");
     assert_eq!([&suite["tests"], &suite["failures"], &suite["errors"]], ["4", "1", "0"], "{suite}");
     assert_eq!([&suite["name"], &suite["properties"]["verdict"]], [url.as_str(), "fail"], "{suite}");
     let sentence = "errors 100 % (100 of 100) miss the limit errors<=0%";
     assert_eq!([&suite["cases"][2]["message"], &suite["cases"][2]["text"]], [sentence, sentence], "{suite}");
 
-    let annotation = "::error title=thalweg run%3A FAIL%3A errors<=0%25::errors 100 %25 (100 of 100) miss the limit errors<=0%25";
+    let annotation =
+        "::error title=thalweg run%3A FAIL%3A errors<=0%25::errors 100 %25 (100 of 100) miss the limit errors<=0%25";
     assert_eq!(ended.stdout.trim_end(), annotation, "{ended:?}");
     let summary = fs::read_to_string(summary).expect("the step has a summary");
     assert!(summary.starts_with("### thalweg run: FAIL\n\n```text\nFAIL  http://"), "{summary}");
@@ -150,7 +152,8 @@ fn each_rate_of_a_sweep_is_a_case() {
     let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
     let server = Server::of(&tree, &[]);
     let (file, url) = (folder.path().join("junit.xml"), format!("{}/text.txt", server.url));
-    let rates = ["--low-rate", "50/s", "--high-rate", "150/s", "--step", "50/s", "--duration", "500ms", "--warmup", "0s"];
+    let rates =
+        ["--low-rate", "50/s", "--high-rate", "150/s", "--step", "50/s", "--duration", "500ms", "--warmup", "0s"];
     let path = file.to_str().unwrap();
     let ended = valid(|| run_thalweg(&[&["sweep", &url, "--report-junit", path], &rates[..]].concat()));
     assert_eq!(ended.code, Some(0), "{ended:?}");

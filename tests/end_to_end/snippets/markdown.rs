@@ -136,7 +136,9 @@ impl Block {
             let command = match self.language {
                 Language::Console => behind_prompt(line),
                 Language::Shell => Some(line.as_str()),
-                Language::Yaml => Some(line.trim_start().trim_start_matches("- ")).filter(|line| line.starts_with("thalweg ")),
+                Language::Yaml => {
+                    Some(line.trim_start().trim_start_matches("- ")).filter(|line| line.starts_with("thalweg "))
+                }
                 Language::Toml | Language::Plain => None,
             };
             let Some(command) = command.filter(|line| !line.trim().is_empty() && !line.starts_with('#')) else {
@@ -230,7 +232,8 @@ fn words_are_read_and_others_refused() {
 
 #[test]
 fn a_command_in_plain_text_is_found() {
-    for (text, found) in [("thalweg run x", true), ("$ thalweg x", true), ("# thalweg x", true), ("see thalweg x", false)]
+    for (text, found) in
+        [("thalweg run x", true), ("$ thalweg x", true), ("# thalweg x", true), ("see thalweg x", false)]
     {
         assert_eq!(one(&format!("```text\na\n{text}\n```")).hidden_command().is_some(), found, "{text}");
     }

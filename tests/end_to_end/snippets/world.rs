@@ -61,7 +61,9 @@ fn access_log() -> String {
     let line = |number: usize| {
         let (client, second) = (number % 4 + 1, number / 4);
         let path = ["/", "/a.txt", "/index.html", "/big.iso"][number % 4];
-        format!("192.0.2.{client} - - [22/Nov/2026:10:00:0{second} +0000] \"GET {path} HTTP/1.1\" 200 512 \"-\" \"x\"\n")
+        format!(
+            "192.0.2.{client} - - [22/Nov/2026:10:00:0{second} +0000] \"GET {path} HTTP/1.1\" 200 512 \"-\" \"x\"\n"
+        )
     };
     (0..20).map(line).collect()
 }
@@ -177,9 +179,8 @@ impl World {
         self.serve_at(8080);
         for (label, file) in [("apache", "apache.json"), ("nginx", "nginx.json"), ("nginx", "result.json")] {
             // The verdict depends on how busy this machine is.
-            let line = format!(
-                "thalweg run URL --rate 200/s --duration 300ms --label {label} --json > {file}; [ $? -le 3 ]"
-            );
+            let line =
+                format!("thalweg run URL --rate 200/s --duration 300ms --label {label} --json > {file}; [ $? -le 3 ]");
             self.prepare(&line);
         }
     }

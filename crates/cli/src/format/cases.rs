@@ -154,9 +154,8 @@ fn observed(trial: &Trial, limit: &Limit) -> Vec<String> {
                 Statistic::Mean => Some(times.mean),
                 Statistic::Max => Some(times.max),
             };
-            us.filter(|_| times.count > 0).map(|us| {
-                format!("response time {statistic}: {}", display::time_within(us * 1e3, Some(*bound)))
-            })
+            us.filter(|_| times.count > 0)
+                .map(|us| format!("response time {statistic}: {}", display::time_within(us * 1e3, Some(*bound))))
         }
         Limit::Errors { .. } => {
             let (errors, offered) = (trial.outcomes.errors(), trial.counts.offered);
@@ -332,13 +331,8 @@ mod tests {
         let trials = vec![at(100.0, Verdict::Pass), at(200.0, Verdict::Invalid)];
         let target =
             SweptTarget { target: "http://a/".into(), name: "a".into(), trials: vec![0, 1], passed: Some(100.0) };
-        let sweep = Sweep {
-            low_rate: 100.0,
-            high_rate: 200.0,
-            step: 100.0,
-            targets: vec![target],
-            ended: SweepEnd::Complete,
-        };
+        let sweep =
+            Sweep { low_rate: 100.0, high_rate: 200.0, step: 100.0, targets: vec![target], ended: SweepEnd::Complete };
         let document = Document { sweep: Some(sweep), ..fixture::document(trials) };
         let named = |verdict| Document { verdict, ..document.clone() };
         use CaseEnd::{Failed, Invalid, Passed, Skipped};

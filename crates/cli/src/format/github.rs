@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn each_missed_limit_is_an_error_with_its_sentence() {
-        let failed = document(Verdict::Fail, &["errors 0.750 % (15 of 2,000) miss the limit errors<=0%", "odd\nreason"]);
+        let failed =
+            document(Verdict::Fail, &["errors 0.750 % (15 of 2,000) miss the limit errors<=0%", "odd\nreason"]);
         let expected = "\
 ::error title=thalweg run%3A FAIL%3A errors<=0%25::errors 0.750 %25 (15 of 2,000) miss the limit errors<=0%25
 ::error title=thalweg run%3A FAIL%3A offered load::odd%0Areason

@@ -215,7 +215,8 @@ mod tests {
 
     #[test]
     fn an_invalid_measurement_is_an_error_and_several_results_have_their_names() {
-        let trial = Trial { verdict: Verdict::Invalid, reasons: vec!["the client sent late".into()], ..fixture::trial() };
+        let trial =
+            Trial { verdict: Verdict::Invalid, reasons: vec!["the client sent late".into()], ..fixture::trial() };
         let document = Document { verdict: Verdict::Invalid, ..fixture::document(vec![trial]) };
         let xml = junit(&[(Some("a"), &document), (Some("b"), &document)]);
         for expected in [
@@ -245,5 +246,4 @@ mod tests {
         let xml = junit(&[(None, &document)]);
         assert!(xml.contains("http://a/\u{fffd}\u{fffd}[31m&quot;&lt;&amp;&apos;\u{fffd}"), "{xml}");
     }
-
 }

@@ -111,7 +111,12 @@ impl Families {
         self.number("info", "Version of Thalweg, and the load in words; always 1", version, 1.0);
         if let Ok(started) = document.started.parse::<jiff::Timestamp>() {
             let seconds = started.as_millisecond() as f64 / 1e3;
-            self.number("start_timestamp_seconds", "Start of the command, since 1970-01-01 UTC", labels.clone(), seconds);
+            self.number(
+                "start_timestamp_seconds",
+                "Start of the command, since 1970-01-01 UTC",
+                labels.clone(),
+                seconds,
+            );
         }
         let verdicts = [Verdict::Pass, Verdict::Fail, Verdict::Invalid];
         let verdicts = verdicts.map(|one| (verdict(one), one == document.verdict));
