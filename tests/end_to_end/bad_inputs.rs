@@ -2,8 +2,8 @@
 //!
 //! `tests/bad_inputs.txt` is a transcript: commands that are run in one folder, in order, with the
 //! exit code that each has to end with, and below each the message that was accepted. With
-//! `THALWEG_WRITE=1` the messages are written anew; read them as a whole then. Lines that are not of
-//! Thalweg make the files that the next ones need.
+//! `THALWEG_WRITE=1` the messages are written anew; read them as a whole then. Lines that are not
+//! of Thalweg make the files that the next ones need.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -78,7 +78,8 @@ fn faults(command: &str, code: i32, ended: &ExitedProcess) -> Vec<String> {
     rules.into_iter().filter(|(holds, _)| !holds).map(|(_, fault)| format!("{command}: {fault}\n{said}")).collect()
 }
 
-/// Whether a message names an option, a value or a file of its command, or an argument that it lacks.
+/// Whether a message names an option, a value or a file of its command, or an argument that it
+/// lacks.
 fn names_something(command: &str, said: &str) -> bool {
     const TOO_SHORT: usize = 3;
     let quotes: &[char] = &['\'', '"', '<', '>'];

@@ -1,5 +1,5 @@
-//! Files for the pipeline that a command runs in: that of `--report-junit`, and the summary of a step
-//! of GitHub Actions.
+//! Files for the pipeline that a command runs in: that of `--report-junit`, and the summary of a
+//! step of GitHub Actions.
 //!
 //! `format` makes the texts, `output` decides when they are due.
 

@@ -70,8 +70,8 @@ pub fn run(block: &Block, world: &mut World) -> Vec<String> {
     faults
 }
 
-/// Brings about what a command takes for granted: a server where it sends requests to, with the tree
-/// of its suite.
+/// Brings about what a command takes for granted: a server where it sends requests to, with the
+/// tree of its suite.
 fn prepare(block: &Block, command: &str, world: &mut World) {
     let starts_its_own = command.contains("--restart");
     if !starts_its_own {
@@ -151,8 +151,8 @@ fn carry_out(mut group: Group, conduct: Conduct, patience: Duration) -> (ExitedP
     (group.wait(END), is_interrupted)
 }
 
-/// The fault of an end, if it is one. A measurement that was carried out has any verdict, since this
-/// machine is shared; one that was interrupted may have none.
+/// The fault of an end, if it is one. A measurement that was carried out has any verdict, since
+/// this machine is shared; one that was interrupted may have none.
 fn fault(
     place: &str,
     conduct: Conduct,

@@ -1,6 +1,6 @@
-//! A network and a file system in which the addresses and paths of documents exist: a namespace with
-//! nothing but a loopback device, the file system of this host read-only, and folders in memory in
-//! place of those that snippets write to.
+//! A network and a file system in which the addresses and paths of documents exist: a namespace
+//! with nothing but a loopback device, the file system of this host read-only, and folders in
+//! memory in place of those that snippets write to.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,8 +1,8 @@
 //! Results as workflow commands of GitHub Actions, which a job shows as annotations, and as a
 //! summary of its step in Markdown.
 //!
-//! A missed limit is an error, a measurement that is INVALID a warning, and PASS a notice: the first
-//! says something about the target, the second about the machine that measured.
+//! A missed limit is an error, a measurement that is INVALID a warning, and PASS a notice: the
+//! first says something about the target, the second about the machine that measured.
 
 use thalweg_lab::document::Document;
 use thalweg_lab::report::{self, Labelled};

@@ -21,8 +21,8 @@ struct Suite<'a> {
     label: Option<&'a str>,
     document: &'a Document,
     cases: Vec<TestCase>,
-    /// Whether names of cases begin with the label: some viewers put the cases of all suites into one
-    /// list.
+    /// Whether names of cases begin with the label: some viewers put the cases of all suites into
+    /// one list.
     is_labelled: bool,
 }
 

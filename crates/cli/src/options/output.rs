@@ -19,8 +19,8 @@ pub struct OutputOptions {
     /// Write a report to this HTML file
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Write the result as JUnit's XML: a test case for each limit, or for each rate of a sweep, metric
-    /// of a comparison, figure of a suite
+    /// Write the result as JUnit's XML: a test case for each limit, or for each rate of a sweep,
+    /// metric of a comparison, figure of a suite
     #[arg(long, value_name = "FILE")]
     pub report_junit: Option<PathBuf>,
     /// Write the response times of each interval as an HdrHistogram log
