@@ -14,6 +14,7 @@ mod conduct;
 mod markdown;
 mod world;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -91,7 +92,9 @@ fn snippets_run_as_they_stand() {
     let _machine = machine::shared();
     let repository = repository();
     let blocks = all_blocks(&repository);
-    let chains = chains(&blocks);
+    let mut chains = chains(&blocks);
+    // The longest first, so that none of them is alone at the end.
+    chains.sort_by_key(|chain| Reverse(chain.iter().map(|block| block.commands().len()).sum::<usize>()));
     let fixtures = Fixtures::new();
     if World::new(&fixtures, &repository).is_none() {
         return;

@@ -75,7 +75,7 @@ fn summary(label: Option<&str>, document: &Document) -> String {
 }
 
 fn longest_run(text: &str, wanted: char) -> usize {
-    text.split(|c| c != wanted).map(str::len).max().unwrap_or(0)
+    text.split(|c: char| c != wanted).map(str::len).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn no_more_lines_are_printed_than_are_shown() {
         let failed = document(Verdict::Fail, &["errors 1 % (2 of 200) miss the limit errors<=0%"]);
-        let text = github(&vec![(None, &failed); 12]);
+        let text = github(&[(None, &failed); 12]);
         assert_eq!(text.lines().count(), ANNOTATIONS_MAX);
         assert!(text.ends_with("::error title=thalweg::3 more conditions are not met; the report has all of them\n"));
     }

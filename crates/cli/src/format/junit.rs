@@ -206,7 +206,7 @@ mod tests {
         let expected = r#"
     <testcase classname="thalweg.run" name="errors&lt;=0%" time="10.000">
       <failure message="errors 0.750 % (15 of 2,000) miss the limit errors&lt;=0%" type="limit missed">errors 0.750 % (15 of 2,000) miss the limit errors&lt;=0%</failure>
-      <system-out>errors: 19 of 2,000</system-out>
+      <system-out>errors: 20 of 2,000</system-out>
     </testcase>
 "#;
         assert!(xml.contains(expected), "{xml}");
