@@ -18,7 +18,7 @@ mkdir -p /var/lib/nginx /var/lib/lighttpd /var/lib/thalweg /var/log/nginx /var/l
 for name in server a b mirror.example.org www.example.org mirror.lan.example; do echo "127.0.0.1 $name" >> /etc/hosts; done
 
 # A mirror.
-mkdir -p /srv/mirror/pub /srv/mirror/errors /srv/mirror/images /srv/staff
+mkdir -p /srv/docs /srv/mirror/pub /srv/mirror/errors /srv/mirror/images /srv/staff
 cd /srv/mirror
 echo '<!DOCTYPE html><title>mirror</title>' > index.html
 head -c 512 /dev/zero > 000
