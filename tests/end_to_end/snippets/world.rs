@@ -133,7 +133,7 @@ impl World {
             .env_remove("XDG_DATA_HOME")
             .stdin(Stdio::null())
             .process_group(0);
-        Group { process: Some(Process::start(&mut command)), is_program }
+        Group { process: Some(Process::start(&mut command)) }
     }
 
     /// Runs a command line, which has to succeed.
@@ -205,8 +205,6 @@ impl World {
 /// A command with all processes that it starts. They end with this value.
 pub struct Group {
     process: Option<Process>,
-    /// Whether its process is the program itself, and no shell around it.
-    pub is_program: bool,
 }
 
 impl Group {

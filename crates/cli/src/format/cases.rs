@@ -194,8 +194,8 @@ fn capacity(document: &Document, find: &Find) -> TestCase {
 
 /// A sentence with those reasons that it does not say itself.
 fn with_reasons(sentence: String, reasons: &[String]) -> String {
-    let others = reasons.iter().filter(|reason| !sentence.contains(reason.as_str()));
-    others.fold(sentence, |said, reason| format!("{said} {reason}."))
+    let others: Vec<&String> = reasons.iter().filter(|reason| !sentence.contains(reason.as_str())).collect();
+    others.into_iter().fold(sentence, |said, reason| format!("{said} {reason}."))
 }
 
 /// A case for each rate and target of a sweep.

@@ -147,7 +147,8 @@ mod tests {
     #[test]
     fn results_of_the_same_target_are_told_apart() {
         let one = fixture::document(vec![fixture::trial()]);
-        let of = |more: &str| format!("{}{more}", r#"span_seconds{kind="run",target="http://127.0.0.1:8080/a.txt?b=1""#);
+        let of =
+            |more: &str| format!("{}{more}", r#"span_seconds{kind="run",target="http://127.0.0.1:8080/a.txt?b=1""#);
         check(&[(Some("nightly"), &one)], &[(&of(r#",label="nightly"}"#), 10.25)]);
         let (first, second) = (of(r#",label="a"}"#), of(r#",label="b"}"#));
         check(&[(Some("a"), &one), (Some("b"), &one)], &[(&first, 10.25), (&second, 10.25)]);
