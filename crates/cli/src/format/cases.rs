@@ -336,10 +336,10 @@ mod tests {
         let document = Document { sweep: Some(sweep), ..fixture::document(trials) };
         let named = |verdict| Document { verdict, ..document.clone() };
         use CaseEnd::{Failed, Invalid, Passed, Skipped};
-        check(&named(Verdict::Pass), &[("at 100.0/s", Passed), ("at 200.0/s", Skipped)]);
-        check(&named(Verdict::Invalid), &[("at 100.0/s", Passed), ("at 200.0/s", Invalid)]);
+        check(&named(Verdict::Pass), &[("at 100/s", Passed), ("at 200/s", Skipped)]);
+        check(&named(Verdict::Invalid), &[("at 100/s", Passed), ("at 200/s", Invalid)]);
         // A verdict that no case explains has a case of its own.
-        let with_verdict = [("at 100.0/s", Passed), ("at 200.0/s", Invalid), ("verdict", Failed)];
+        let with_verdict = [("at 100/s", Passed), ("at 200/s", Invalid), ("verdict", Failed)];
         check(&named(Verdict::Fail), &with_verdict);
     }
 

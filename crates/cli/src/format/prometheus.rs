@@ -96,13 +96,16 @@ mod tests {
         samples
     }
 
+    /// Of histograms.
+    const RESOLUTION: f64 = 1e-3;
+
     #[track_caller]
     fn check(results: &[Labelled<'_>], expected: &[(&str, f64)]) {
         let text = prometheus(results);
         let samples = parse(&text);
         for (series, value) in expected {
             let found = samples.get(&format!("{PREFIX}_{series}")).copied();
-            assert!(found.is_some_and(|found| (found - value).abs() < 1e-9), "{series}: {found:?} in\n{text}");
+            assert!(found.is_some_and(|found| (found - value).abs() <= value * RESOLUTION), "{series}: {found:?} in\n{text}");
         }
     }
 
