@@ -105,7 +105,10 @@ mod tests {
         let samples = parse(&text);
         for (series, value) in expected {
             let found = samples.get(&format!("{PREFIX}_{series}")).copied();
-            assert!(found.is_some_and(|found| (found - value).abs() <= value * RESOLUTION), "{series}: {found:?} in\n{text}");
+            assert!(
+                found.is_some_and(|found| (found - value).abs() <= value * RESOLUTION),
+                "{series}: {found:?} in\n{text}"
+            );
         }
     }
 
