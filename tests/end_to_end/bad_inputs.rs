@@ -114,7 +114,7 @@ fn written(lines: &[Line], folder: &Path) -> (String, Vec<String>) {
                 let said = ended.stderr.replace(&place, "FOLDER");
                 text.push_str(&format!("\n$ {command}  # {code}\n"));
                 for line in said.trim_end().lines() {
-                    text.push_str(&format!("  {line}").trim_end().to_owned());
+                    text.push_str(format!("  {line}").trim_end());
                     text.push('\n');
                 }
             }

@@ -156,7 +156,7 @@ impl Block {
                 text.push_str(next.trim_start());
             }
             if let Some(end) = here_document(&text) {
-                while let Some((_, line)) = lines.next() {
+                for (_, line) in lines.by_ref() {
                     text.push('\n');
                     text.push_str(line.strip_prefix("> ").unwrap_or(line));
                     if text.ends_with(&format!("\n{end}")) {
