@@ -13,6 +13,9 @@
 //! | [`habits`], [`help`] | command lines as people from other tools write them; the help that they open |
 //! | [`load_http2`], [`client_tls`], [`protocols`] | loads over HTTP/2 and over TLS; all commands over both |
 //! | [`input`], [`files`], [`formats`], [`memory`] | tests of input and output, and of the cost of input |
+//! | [`bad_inputs`] | a transcript of wrong commands and files, and what is said about them |
+//! | [`pipeline_formats`] | results as pipelines read them |
+//! | [`snippets`] | the snippets of the documents, run as they stand |
 //! | [`trees`] | document trees, written, compared, and requested as often as their tests do |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`disk`] | the benchmark of a file system, its folders, a full disk |
@@ -50,6 +53,7 @@ mod arrivals;
 mod attackers;
 #[expect(dead_code, reason = "the tests of the engine use all of it")]
 mod authority;
+mod bad_inputs;
 mod bottleneck;
 mod browser;
 mod changes;
@@ -95,6 +99,7 @@ mod package;
 mod outcomes;
 #[path = "../../crates/acme/tests/acme/pebble.rs"]
 mod pebble;
+mod pipeline_formats;
 mod pipelines;
 mod process;
 mod protocols;
@@ -114,6 +119,7 @@ mod sessions;
 mod several;
 mod signals;
 mod slow;
+mod snippets;
 mod stall;
 mod standstill;
 mod store;

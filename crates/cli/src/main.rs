@@ -27,6 +27,7 @@ mod manual;
 mod observe;
 mod options;
 mod output;
+mod pipelines;
 mod preflight;
 mod progress;
 mod reach;
@@ -78,5 +79,10 @@ fn main() -> ExitCode {
         Command::Completions(options) => manual::completions(options),
         Command::Man(options) => manual::man(options),
     };
-    ended.unwrap_or_else(Failure::report)
+    ended.unwrap_or_else(|failure| {
+        if let Some((command, options)) = options.command.output() {
+            output::give_out_failure(command, &failure, options);
+        }
+        failure.report()
+    })
 }

@@ -12,7 +12,7 @@ use super::one::{Prepared, search};
 use crate::exit::{Exit, Failure, remark};
 use crate::interrupt::Interrupt;
 use crate::options::{FindOptions, Format, StoreOptions};
-use crate::{output, stored_run};
+use crate::{format, output, pipelines, stored_run};
 
 /// Searches the targets. One that fails does not keep the others from being measured.
 pub(super) fn find(options: &FindOptions, targets: Vec<Prepared>, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
@@ -33,7 +33,7 @@ pub(super) fn find(options: &FindOptions, targets: Vec<Prepared>, interrupt: &In
             Ok(document) => {
                 stored_run::store(&document, &store);
                 if form == Format::Text {
-                    output::print(&format!("{title}\n{}\n", output::in_form(&document, Format::Text)?))?;
+                    output::print(&format!("{title}\n{}\n", output::in_form((None, &document), Format::Text)?))?;
                 }
                 found.push((name, document));
             }
@@ -52,8 +52,12 @@ pub(super) fn find(options: &FindOptions, targets: Vec<Prepared>, interrupt: &In
         Format::Json => serde_json::to_string_pretty(&documents).map_err(Failure::unreachable)? + "\n",
         Format::Tsv => report::table_of_several(&labelled, '\t'),
         Format::Csv => report::table_of_several(&labelled, ','),
+        Format::Github => format::github(&labelled),
+        Format::Prometheus => format::prometheus(&labelled),
         _ => summary(&labelled),
     })?;
+    pipelines::write_junit(&labelled, &options.output)?;
+    pipelines::summarize(&labelled, form);
     if let Some(path) = &options.output.out {
         write_whole(path, report::html_of_several(&labelled).as_bytes())
             .map_err(|error| Failure::unreachable(format!("cannot write the report {}: {error}", path.display())))?;

@@ -107,6 +107,21 @@ pub enum Command {
     Man(ManOptions),
 }
 
+impl Command {
+    /// The name on the command line, and the options of its output, if it leaves a result.
+    pub fn output(&self) -> Option<(&'static str, &OutputOptions)> {
+        match self {
+            Self::Run(options) => Some(("run", &options.output)),
+            Self::Find(options) => Some(("find", &options.output)),
+            Self::Sweep(options) => Some(("sweep", &options.output)),
+            Self::Suite(options) => options.command.is_none().then_some(("suite", &options.output)),
+            Self::Compare(options) => Some(("compare", &options.output)),
+            Self::Replay(options) => Some(("replay", &options.output)),
+            _ => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

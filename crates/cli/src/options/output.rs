@@ -20,6 +20,10 @@ pub struct OutputOptions {
     /// Write a report to this HTML file
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Write the result as JUnit's XML: a test case for each limit, or for each rate of a sweep,
+    /// metric of a comparison, figure of a suite
+    #[arg(long, value_name = "FILE")]
+    pub report_junit: Option<PathBuf>,
     /// Write the response times of each interval as an HdrHistogram log
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub hdr: Option<PathBuf>,
@@ -46,4 +50,8 @@ pub enum Format {
     /// Last lines of h2load 1.52
     #[value(name = "h2load")]
     H2load,
+    /// Annotations of GitHub Actions: a line for each condition that is not met
+    Github,
+    /// Metrics in Prometheus' text format
+    Prometheus,
 }

@@ -65,4 +65,10 @@ pub enum ReportFormat {
     Json,
     /// Human-readable text
     Text,
+    /// JUnit's XML, a test suite for each run
+    Junit,
+    /// Annotations of GitHub Actions
+    Github,
+    /// Metrics in Prometheus' text format
+    Prometheus,
 }
