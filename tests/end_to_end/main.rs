@@ -95,8 +95,8 @@ mod networks;
 mod nginx;
 mod observe;
 mod operation;
-mod package;
 mod outcomes;
+mod package;
 #[path = "../../crates/acme/tests/acme/pebble.rs"]
 mod pebble;
 mod pipeline_formats;

@@ -50,7 +50,6 @@ mod yardstick;
 
 use std::process::ExitCode;
 
-use crate::exit::Failure;
 use crate::options::Command;
 
 fn main() -> ExitCode {
