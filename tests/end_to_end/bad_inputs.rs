@@ -62,7 +62,7 @@ fn run(command: &str, folder: &Path) -> ExitedProcess {
     Process::start(&mut sh).wait(SOON.min(PATIENCE))
 }
 
-/// What is wrong with an end of a command, whatever it says.
+/// The faults of a command's end, whatever it says.
 fn faults(command: &str, code: i32, ended: &ExitedProcess) -> Vec<String> {
     let said = &ended.stderr;
     let first = said.lines().next().unwrap_or_default();

@@ -47,7 +47,7 @@ const LOAD: [&str; 4] = ["--rate", "100/s", "--duration", "1s"];
 fn run(url: &str, options: &[&str], summary: &Path) -> ExitedProcess {
     valid(|| {
         let mut command = thalweg(&[&["run", url], &LOAD[..], options].concat());
-        // What other attempts have left there does not count.
+        // Lines that other attempts have left there do not count.
         let _ = fs::remove_file(summary);
         Process::start(command.env("GITHUB_STEP_SUMMARY", summary)).wait(PATIENCE)
     })

@@ -4,7 +4,7 @@
 use crate::repository::{Package, REPOSITORY};
 use crate::{Fault, assert_none};
 
-/// What a manifest has to say, itself or through the workspace.
+/// Fields that a manifest has, itself or through the workspace.
 const FIELDS: [&str; 7] = ["description", "version", "edition", "license", "readme", "keywords", "categories"];
 
 fn check(package: &Package) -> Vec<Fault> {

@@ -40,7 +40,7 @@ impl FirstEndsWatch {
     }
 }
 
-/// What to do about a status.
+/// The advice on a status.
 fn advice_on(status: u16) -> &'static str {
     match status {
         401 | 407 => "send credentials, in the URL (http://user:password@host/) or with --header 'Authorization: ...'",
@@ -53,7 +53,7 @@ fn advice_on(status: u16) -> &'static str {
     }
 }
 
-/// What to do about requests that end without a response that can be judged by its status.
+/// The advice on requests that end without a response that can be judged by its status.
 fn advice_against(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::FailedCheck => "compare a response with --check",

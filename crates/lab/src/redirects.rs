@@ -27,7 +27,7 @@ pub fn sentence(redirects: &Redirects, target: &Url) -> Option<String> {
     Some(format!("redirects that were not followed: {}; {leads}", reasons.join("; ")))
 }
 
-/// Where one redirect leads, in a clause.
+/// The target of one redirect, in a clause.
 pub(crate) fn leads(sample: &RedirectSample, target: &Url) -> String {
     let RedirectSample { status, target: requested, location } = sample;
     if location.is_empty() {
@@ -37,7 +37,7 @@ pub(crate) fn leads(sample: &RedirectSample, target: &Url) -> String {
     format!("{requested} was answered with the redirect {status} to {to}")
 }
 
-/// What to do about a redirect that was not to be followed.
+/// The advice on a redirect that was not to be followed.
 pub(crate) fn advice(sample: &RedirectSample, target: &Url) -> String {
     let status = sample.status;
     let good = format!("take it for good with --check status={status}");

@@ -18,7 +18,7 @@ const END: Duration = Duration::from_secs(30);
 /// Load generators of others, which may take as long.
 const OTHER_LOADS: [&str; 3] = ["ab", "h2load", "httperf"];
 
-/// What is done with a command.
+/// The way in which a command is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Conduct {
     /// It runs until the end of its snippet, and is then interrupted.

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::authority::{Authority, Validity};
 use crate::process::{ExitedProcess, PATIENCE, Process, STORE, until};
 
-/// What documents call by a name that stands for something of the reader's.
+/// Names in documents that stand for something of the reader's.
 const PLACEHOLDERS: [(&str, &str); 4] = [
     ("URL_A", "http://127.0.0.1:8080/"),
     ("URL_B", "http://127.0.0.1:8081/"),
@@ -42,7 +42,7 @@ impl Fixtures {
         ] {
             fs::write(folder.path().join(name), text).expect("a file can be written");
         }
-        // What a reader does in an editor is not in the snippet.
+        // Edits of a reader are not in the snippet.
         let editor = folder.path().join("editor");
         fs::write(&editor, "#!/bin/sh\n").expect("a file can be written");
         fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).expect("a mode can be set");

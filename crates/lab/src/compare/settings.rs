@@ -125,7 +125,7 @@ pub enum CompareError {
         outcomes: String,
         /// Whether it has responded at all.
         responds: bool,
-        /// What to do, as a clause.
+        /// Advice, as a clause.
         advice: String,
     },
     /// The server's processes are not visible.

@@ -50,7 +50,7 @@ pub struct TestBed {
     pub path_check: Option<PathCheck>,
     /// The observer of the target's host; one of this host is started by the first trial.
     pub observer: Arc<OnceLock<Option<HostObserver>>>,
-    /// What the first requests to the target have come to.
+    /// The outcomes of the first requests to the target.
     pub first_ends: Arc<FirstEndsWatch>,
 }
 

@@ -137,7 +137,7 @@ impl<P: Protocol> Engine<P> {
             let outcome = match (call.hops, call.submitted) {
                 (0, false) => Outcome::NotSent,
                 (0, true) => Outcome::Refused,
-                // What has come of it is the redirect.
+                // The request ends with the redirect itself.
                 _ => Outcome::BadStatus,
             };
             self.end_put_back(outcome, now);
