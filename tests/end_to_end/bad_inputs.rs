@@ -164,10 +164,10 @@ fn all_commands_have_wrong_inputs() {
     let unlike: BTreeSet<&String> = cases.iter().collect();
     assert!(unlike.len() >= CASES_MIN, "only {} cases", unlike.len());
     let help = run("thalweg --help", Path::new("/"));
-    let (_, rest) = help.stdout.split_once("Commands:").expect("the help lists the commands");
-    let names = rest.lines().skip(1).take_while(|line| line.starts_with("  "));
-    let names: Vec<&str> =
-        names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect();
+    let (commands, _) = help.stdout.split_once("\nOptions:").expect("the help lists the commands before the options");
+    let is_command = |line: &&str| line.starts_with("  ") && line[2..].starts_with(|c: char| c.is_ascii_lowercase());
+    let names = commands.lines().filter(is_command).filter_map(|line| line.split_whitespace().next());
+    let names: Vec<&str> = names.filter(|name| *name != "help").collect();
     assert!(names.len() > 10, "{names:?}");
     let lacking: Vec<&&str> =
         names.iter().filter(|name| !cases.iter().any(|case| case.starts_with(&format!("thalweg {name}")))).collect();
