@@ -83,7 +83,7 @@ fn faults(command: &str, code: i32, ended: &ExitedProcess) -> Vec<String> {
 fn names_something(command: &str, said: &str) -> bool {
     const TOO_SHORT: usize = 3;
     let quotes: &[char] = &['\'', '"', '<', '>'];
-    let words = command.split([' ', '=', ',']).skip(1).map(|word| word.trim_matches(quotes));
+    let words = command.split([' ', '=', ',', ':', '/', '@']).skip(1).map(|word| word.trim_matches(quotes));
     let of_command = words.filter(|word| word.len() >= TOO_SHORT).any(|word| said.contains(word));
     let lacking = said.contains('<') || said.contains("--");
     of_command || lacking
