@@ -249,7 +249,8 @@ fn a_line_of_curl_speaks_tls() {
     };
     let issued = root.server(&["127.0.0.1"]);
     let (chain, key, ca) = (write("chain", &issued.pem), write("key", &issued.key), write("ca", &root.pem));
-    let server = Server::of(&Tree::new(), &["--tls", &format!("{chain}:{key}")]);
+    let tree = Tree::new();
+    let server = Server::of(&tree, &["--tls", &format!("{chain}:{key}")]);
     for options in [format!("--cacert {ca}"), "-k --tlsv1.3".to_owned(), format!("-k -E {chain} --key {key}")] {
         let line = format!("curl {options} {}/text.txt", server.url);
         let ended = run_thalweg(&["run", "--curl", &line, "-n", "2", "-c", "1", "--json"]);

@@ -376,7 +376,7 @@ impl CurlLine {
                 }
                 Data::Encoded { name, path } => {
                     body.extend(name.iter().flat_map(|name| format!("{name}=").into_bytes()));
-                    body.extend_from_slice(percent_encoded(&read(path)?).as_bytes());
+                    body.extend_from_slice(form_encoded(&read(path)?).as_bytes());
                 }
             }
         }
@@ -431,14 +431,19 @@ fn lacks(option: &str) -> String {
 /// curl's forms of `--data-urlencode`: `content`, `=content`, `name=content`, `@file`, `name@file`.
 fn encoded(text: &str, file: impl Fn(&str) -> Result<PathBuf, String>) -> Result<Data, String> {
     let Some(at) = text.find('=').or_else(|| text.find('@')) else {
-        return Ok(Data::Text(percent_encoded(text.as_bytes())));
+        return Ok(Data::Text(form_encoded(text.as_bytes())));
     };
     let (name, rest) = (&text[..at], &text[at + 1..]);
     if text.as_bytes()[at] == b'@' {
         return Ok(Data::Encoded { name: (!name.is_empty()).then(|| name.to_owned()), path: file(rest)? });
     }
-    let content = percent_encoded(rest.as_bytes());
+    let content = form_encoded(rest.as_bytes());
     Ok(Data::Text(if name.is_empty() { content } else { format!("{name}={content}") }))
+}
+
+/// Bytes as a form has them: spaces are `+`, as in curl since version 7.83.
+fn form_encoded(bytes: &[u8]) -> String {
+    percent_encoded(bytes).replace("%20", "+")
 }
 
 /// Bytes in which all but the unreserved characters (RFC 3986, 2.3) are encoded, as curl does it.

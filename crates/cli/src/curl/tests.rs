@@ -74,9 +74,9 @@ fn data_are_joined_as_curl_joins_them() {
     post("-d a=1 --data b=2 --data-raw @c", "a=1&b=2&@c");
     post("-d @FILE", "a bc");
     post("--data-binary @FILE", "a b\r\nc\n");
-    post("--data-urlencode 'a=b c&d'", "a=b%20c%26d");
+    post("--data-urlencode 'a=b c&d'", "a=b+c%26d");
     post("--data-urlencode '=ä' --data-urlencode x/y", "%C3%A4&x%2Fy");
-    post("--data-urlencode n@FILE", "n=a%20b%0D%0Ac%0A");
+    post("--data-urlencode n@FILE", "n=a+b%0D%0Ac%0A");
     check(&line("-X PUT -d x"), "PUT http://h/", &[FORM_FIELD, ANY], "x");
     check(&line("-d x -H 'content-type: text/plain'"), "POST http://h/", &["content-type: text/plain", ANY], "x");
     let json = ["Content-Type: application/json", "Accept: application/json"];

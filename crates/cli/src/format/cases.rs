@@ -87,7 +87,7 @@ fn why(document: &Document) -> String {
 /// all that the target has to do beside the limits.
 fn limits(document: &Document, trial: &Trial) -> Vec<TestCase> {
     let is_invalid = trial.verdict == Verdict::Invalid;
-    let mut unclaimed: Vec<&String> = trial.reasons.iter().collect();
+    let mut unclaimed: Vec<&String> = trial.reasons.iter().filter(|reason| !is_remark(reason)).collect();
     let mut cases = Vec::new();
     for limit in effective_limits(&document.plan.limits) {
         let claimed = unclaimed.iter().position(|reason| concerns(reason, &limit));
@@ -109,6 +109,23 @@ fn limits(document: &Document, trial: &Trial) -> Vec<TestCase> {
     }
     cases.iter_mut().for_each(|case| case.seconds = trial.seconds);
     cases
+}
+
+/// Whether a line of a trial's reasons explains figures and is no reason of its verdict.
+fn is_remark(line: &str) -> bool {
+    const REMARKS: [&str; 10] = [
+        " recommended",
+        " too few to detect a growing backlog",
+        " are not counted",
+        " are left out, because ",
+        " were not made, because ",
+        " failures of an unknown kind",
+        "the trial was ended after ",
+        "the observer was lost",
+        "connections that failed in TLS",
+        "redirect",
+    ];
+    REMARKS.iter().any(|remark| line.contains(remark))
 }
 
 /// The limits of a plan, with that on errors, which holds if no other is given.
@@ -256,7 +273,7 @@ mod tests {
     use std::time::Duration;
 
     use thalweg_lab::document::{SuiteName, SweepEnd, SweptTarget, Unit};
-    use thalweg_measure::trial::Reason;
+    use thalweg_measure::trial::{Note, Reason};
 
     use super::super::fixture;
     use super::*;
@@ -323,6 +340,14 @@ mod tests {
     fn a_pass_has_no_failure() {
         use CaseEnd::Passed;
         check(&run(Verdict::Pass, &[], Vec::new()), &[(MEASUREMENT, Passed), ("errors<=0%", Passed), (LOAD, Passed)]);
+        let remarks = [
+            Note::FewSamples { statistic: Statistic::Percentile(99.0), samples: 100, wanted: 100_000 }.to_string(),
+            Note::BacklogUnjudged { intervals: 2 }.to_string(),
+        ];
+        check(
+            &run(Verdict::Pass, &[], remarks.into()),
+            &[(MEASUREMENT, Passed), ("errors<=0%", Passed), (LOAD, Passed)],
+        );
     }
 
     #[test]

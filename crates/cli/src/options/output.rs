@@ -22,7 +22,7 @@ pub struct OutputOptions {
     pub out: Option<PathBuf>,
     /// Write the result as JUnit's XML: a test case for each limit, or for each rate of a sweep,
     /// metric of a comparison, figure of a suite
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub report_junit: Option<PathBuf>,
     /// Write the response times of each interval as an HdrHistogram log
     #[arg(long, value_name = "FILE", hide_short_help = true)]
