@@ -29,13 +29,14 @@ use markdown::{Block, Language, blocks};
 use world::{Fixtures, World};
 
 /// The reasons for which a snippet is not run, as its `not-run=` names them.
-const REASONS: [(&str, &str); 6] = [
+const REASONS: [(&str, &str); 7] = [
     ("builds", "it compiles the program or installs it"),
     ("needs-network", "it fetches something from another host"),
     ("needs-other-programs", "it needs programs that the tests do not require"),
     ("needs-own-server", "it restarts or changes a server of the reader's"),
     ("needs-root", "it changes the host"),
     ("needs-systemd", "it needs a service manager"),
+    ("overview", "it names what a page is about, with names that stand for something of the reader's"),
 ];
 
 /// Commands mostly wait, so that more of them run at once than there are CPUs.

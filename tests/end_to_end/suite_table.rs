@@ -197,7 +197,7 @@ fn options_and_files_that_fit_nothing_are_refused() {
     };
     refused(&["--only", "other"], "there is no such server; there are good");
     let ended = Process::start(&mut place.command(&["--scale", "0"])).wait(PATIENCE);
-    assert!(ended.code == Some(2) && ended.stderr.contains("--scale 0 is not a share"), "{ended:?}");
+    assert!(ended.code == Some(2) && ended.stderr.contains("for '--scale <SHARE>'"), "{ended:?}");
     refused(&["--server-cpus", "9999"], "CPU 9999 is not available");
     refused(&["--max-connections", "0"], "at least 1");
     refused(&["--resume"], "no results to go on with");

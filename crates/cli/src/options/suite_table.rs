@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use thalweg_lab::document::SuiteName;
 
+use super::suite::parse_scale;
 use super::values::{CpuList, parse_cpus, positive, positive_number, whole};
 
 /// Options of `thalweg suite all`.
@@ -42,7 +43,7 @@ pub struct SuiteTableOptions {
     #[arg(long, value_name = "FOLDER", hide_short_help = true)]
     pub trees: Option<PathBuf>,
     /// Share of the suites' times and numbers to run, from 0.001 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = positive_number)]
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = parse_scale)]
     pub scale: f64,
     /// CPUs of each server, such as 0 or 0,2-3 [default: those that the clients do not have; the
     /// first half]
