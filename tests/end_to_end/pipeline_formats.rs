@@ -75,8 +75,8 @@ fn a_missed_limit_fails_a_pipeline_with_a_sentence() {
     let sentence = "errors 100 % (100 of 100) miss the limit errors<=0%";
     assert_eq!([&suite["cases"][2]["message"], &suite["cases"][2]["text"]], [sentence, sentence], "{suite}");
 
-    let annotation =
-        "::error title=thalweg run%3A FAIL%3A errors<=0%25::errors 100 %25 (100 of 100) miss the limit errors<=0%25";
+    let annotation = "::error title=thalweg run%3A FAIL%3A p99<5s::no response was measured, so p99<5s cannot be confirmed\n\
+         ::error title=thalweg run%3A FAIL%3A errors<=0%25::errors 100 %25 (100 of 100) miss the limit errors<=0%25";
     assert_eq!(ended.stdout.trim_end(), annotation, "{ended:?}");
     let summary = fs::read_to_string(summary).expect("the step has a summary");
     assert!(summary.starts_with("### thalweg run: FAIL\n\n```text\nFAIL  http://"), "{summary}");
@@ -126,7 +126,7 @@ fn a_met_limit_passes_in_all_forms_and_a_stored_run_is_printed_again() {
     let github = folder.path().join("again.txt");
     assert_eq!(report("github", &github).code, Some(0));
     let notice = fs::read_to_string(&github).unwrap();
-    let expected = "::notice title=nightly%3A thalweg run%3A PASS::100/s offered for 1.00 s: all 100 requests good";
+    let expected = "::notice title=nightly%3A thalweg run%3A PASS::100/s offered for 1 s: all 100 requests good";
     assert!(notice.starts_with(expected), "{notice}");
 }
 

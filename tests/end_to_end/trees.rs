@@ -102,7 +102,7 @@ fn a_wrong_name_or_setting_or_directory_is_refused_and_nothing_is_written() {
         (&["acme", &new][..], &["acme-small", "acme-modem", "specweb99", "mirror"][..]),
         (&["acme-big"], &["<DIR>"]),
         (&["heanet", &new, "--load", "5"], &["load", "heanet", "specweb96 and specweb99"]),
-        (&["specweb96", &new, "--load", "0"], &["load 0", "1 to 1000000"]),
+        (&["specweb96", &new, "--load", "0"], &["'0' for '--load <N>'", "a number above 0"]),
         (&["mirror", &new, "--size", "1MB"], &["size 1000000", "10000000"]),
         (&["mirror", &new, "--size", "1M"], &["--size", "1M"]),
         (&["webbench", &new, "--sparse", "1MB"], &["sparse", "mirror"]),

@@ -78,7 +78,9 @@ fn prepare(block: &Block, command: &str, world: &mut World) {
         ports(command).into_iter().for_each(|port| world.serve_at(port));
     }
     let suite = command.split_once("thalweg suite ").and_then(|(_, rest)| rest.split_whitespace().next());
-    if let Some(suite) = suite.filter(|suite| !["all", "origin"].contains(suite) && !block.contains("thalweg files")) {
+    if let Some(suite) =
+        suite.filter(|suite| !["all", "origin"].contains(suite) && !block.contains(&format!("thalweg files {suite}")))
+    {
         world.prepare(&format!("thalweg files {suite} /srv/suite && cp -r /srv/suite/. /srv/mirror/"));
     }
 }

@@ -102,8 +102,10 @@ pub enum Command {
     /// Print the JSON Schema of the result document.
     Schema,
     /// Print the completions of bash, zsh or fish.
+    #[command(hide = true)]
     Completions(CompletionsOptions),
     /// Print the manual page of a command, or write all pages to a folder.
+    #[command(hide = true)]
     Man(ManOptions),
 }
 
