@@ -14,7 +14,7 @@ use super::headings::{CLIENT, CONNECTIONS};
 use super::load::parse_sources;
 use super::output::OutputOptions;
 use super::suite_table::SuiteTableOptions;
-use super::values::{CpuList, DriverOption, parse_cpus, positive, whole, within};
+use super::values::{CpuList, DriverOption, parse_cpus, parse_scale, positive, whole, within};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -144,11 +144,6 @@ impl SuiteOptions {
 
 fn parse_name(text: &str) -> Result<SuiteName, String> {
     text.parse().map_err(|error| format!("{error}"))
-}
-
-pub(super) fn parse_scale(text: &str) -> Result<f64, String> {
-    let scale = text.parse().ok().filter(|scale| *scale > 0.0 && *scale <= 1.0);
-    scale.ok_or_else(|| "expected a share above 0 and up to 1, such as 0.01".to_owned())
 }
 
 fn parse_load(text: &str) -> Result<f64, String> {

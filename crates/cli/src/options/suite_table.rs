@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use thalweg_lab::document::SuiteName;
 
-use super::suite::parse_scale;
-use super::values::{CpuList, parse_cpus, positive, positive_number, whole};
+use super::values::{CpuList, parse_cpus, parse_scale, positive, positive_number, whole};
 
 /// Options of `thalweg suite all`.
 #[derive(Debug, Args)]

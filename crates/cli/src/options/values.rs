@@ -104,6 +104,11 @@ pub fn parse_cpus(text: &str) -> Result<CpuList, String> {
     Ok(CpuList(cpus))
 }
 
+pub(super) fn parse_scale(text: &str) -> Result<f64, String> {
+    let scale = text.parse().ok().filter(|scale| *scale > 0.0 && *scale <= 1.0);
+    scale.ok_or_else(|| "expected a share above 0 and up to 1, such as 0.01".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
