@@ -50,8 +50,9 @@ lint: ## Lint all targets; warnings are errors
 check: ## Run the tests: unit, property, simulated, driver contract, end to end
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-3} $(CARGO) test --locked --workspace --no-fail-fast
 
+# It shares what it has in common with the workspace's build.
 replay: ## Run the fuzz targets on their stored corpus
-	$(CARGO) test --locked --manifest-path fuzz/Cargo.toml --no-fail-fast
+	$(CARGO) test --locked --manifest-path fuzz/Cargo.toml --target-dir target --no-fail-fast
 
 # It shares what it has in common with the workspace's build.
 floor: ## Check that the canned client and server of bench/ work

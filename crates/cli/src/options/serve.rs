@@ -66,9 +66,9 @@ pub struct ServeOptions {
     pub print_config: bool,
     /// Address to listen on: PORT (this host), :PORT (all)
     ///
-    /// PORT and localhost:PORT stand for 127.0.0.1:PORT and [::1]:PORT, which only this host
-    /// reaches; :PORT for 0.0.0.0:PORT and [::]:PORT. ADDRESS:PORT and unix:PATH are one address.
-    /// Repeatable. [default: 8080; ports 80 and 443 of all addresses with --tls auto]
+    /// PORT and localhost:PORT stand for that port of 127.0.0.1 and ::1, which only this host
+    /// reaches; :PORT for that of 0.0.0.0 and ::, all addresses. ADDRESS:PORT and unix:PATH are one
+    /// address. Repeatable. [default: 8080; ports 80 and 443 of all addresses with --tls auto]
     #[arg(short = 'p', long, alias = "port", value_name = "ADDR", value_parser = parse_listen_all, help_heading = ADDRESSES)]
     pub listen: Vec<Vec<ListenAddr>>,
     /// Serve TLS: auto, CERT:KEY or self-signed
