@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod byte_progress;
 mod client_tls;
 mod compare;
 mod compare_text;
@@ -24,6 +25,7 @@ mod log_file;
 mod observe;
 mod options;
 mod output;
+mod page;
 mod preflight;
 mod progress;
 mod reach;
@@ -36,22 +38,26 @@ mod second_client;
 mod serve;
 mod sessions;
 mod stored_run;
+mod style;
 mod suite;
 mod suite_table;
 mod suite_text;
 mod sweep;
+mod table;
+mod terminal;
 mod text;
 mod yardstick;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::exit::Failure;
-use crate::options::{Command, Options};
+use crate::options::{ColorOption, Command, Options};
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = read_options();
+    options.color.apply();
     let ended = match &options.command {
         Command::Run(options) => run::run(options),
         Command::Find(options) => find::find(options),
@@ -72,4 +78,11 @@ fn main() -> ExitCode {
         Command::Schema => output::schema(),
     };
     ended.unwrap_or_else(Failure::report)
+}
+
+/// The options of the command line. If they are wrong, or ask for help, the program ends here.
+fn read_options() -> Options {
+    let color = ColorOption::of_command_line(std::env::args_os());
+    let matches = Options::command().color(color).get_matches();
+    Options::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Options::command()).exit())
 }

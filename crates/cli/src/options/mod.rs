@@ -1,6 +1,7 @@
 //! The commands and their options, as clap reads them. Plans check how they go together.
 
 mod client_tls;
+mod colour;
 mod compare;
 mod demo;
 mod disk;
@@ -10,6 +11,7 @@ mod find;
 mod load;
 mod observe;
 mod output;
+mod progress;
 mod replay;
 mod report;
 mod run;
@@ -24,6 +26,7 @@ mod values;
 mod yardstick;
 
 pub use client_tls::ClientTlsOptions;
+pub use colour::ColorOption;
 pub use compare::{CompareOptions, RoundsOption};
 pub use demo::DemoOptions;
 pub use disk::DiskOptions;
@@ -33,6 +36,7 @@ pub use find::{FindOptions, NamedUrl, OverloadOption};
 pub use load::{ArrivalsOption, HttpVersion, LoadOptions, METHOD_DEFAULT};
 pub use observe::{ObserveOptions, ObserverOptions};
 pub use output::{Format, OutputOptions};
+pub use progress::{ProgressForm, ProgressOptions};
 pub use replay::ReplayOptions;
 pub use report::{ReportFormat, ReportOptions};
 pub use run::RunOptions;
@@ -55,6 +59,9 @@ pub struct Options {
     /// The command to run.
     #[command(subcommand)]
     pub command: Command,
+    /// Colours in what is printed
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", display_order = 1000)]
+    pub color: ColorOption,
 }
 
 /// The commands.

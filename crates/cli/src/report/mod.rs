@@ -7,6 +7,7 @@ mod input_run;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
+use anstream::adapter::strip_str;
 use thalweg_lab::document::Document;
 use thalweg_lab::file::write_whole;
 use thalweg_lab::report;
@@ -14,6 +15,7 @@ use thalweg_lab::report;
 use crate::exit::{Exit, Failure};
 use crate::options::{Format, ReportFormat, ReportOptions};
 use crate::output;
+use crate::terminal;
 
 use self::input_run::{InputRun, page};
 
@@ -35,12 +37,13 @@ pub fn report(options: &ReportOptions) -> Result<ExitCode, Failure> {
     if is_bare {
         return Err(Failure::usage("a page is not for a terminal: use --out FILE.html, or --format text"));
     }
-    let content = content(&inputs, format, options.chart.as_deref())?;
+    let columns = if options.out.is_none() { terminal::columns_of_stdout() } else { None };
+    let content = content(&inputs, format, options.chart.as_deref(), columns)?;
     match &options.out {
-        None => output::print(&content)?,
+        None => output::print_text(&content)?,
         Some(path) => {
             output::check_report_path(path)?;
-            write_whole(path, content.as_bytes()).map_err(|error| {
+            write_whole(path, strip_str(&content).to_string().as_bytes()).map_err(|error| {
                 Failure::unreachable(format!("cannot write the report {}: {error}", path.display()))
             })?;
             output::print(&format!("report: {}\n", path.display()))?;
@@ -65,21 +68,26 @@ fn format_of(options: &ReportOptions) -> Result<ReportFormat, Failure> {
     }
 }
 
-fn content(inputs: &[InputRun], format: ReportFormat, chart: Option<&str>) -> Result<String, Failure> {
+fn content(
+    inputs: &[InputRun],
+    format: ReportFormat,
+    chart: Option<&str>,
+    columns: Option<usize>,
+) -> Result<String, Failure> {
     let labelled: Vec<report::Labelled<'_>> = inputs.iter().map(InputRun::labelled).collect();
     let documents: Vec<&Document> = inputs.iter().map(|input| &input.document).collect();
     Ok(match (format, documents.as_slice()) {
         (ReportFormat::Html, _) => page(inputs),
         (ReportFormat::Svg, _) => svg(&labelled, chart)?,
-        (ReportFormat::Json, [one]) => output::in_form(one, Format::Json)?,
+        (ReportFormat::Json, [one]) => output::in_form(one, Format::Json, None)?,
         (ReportFormat::Json, several) => serde_json::to_string_pretty(several).map_err(Failure::unreachable)? + "\n",
-        (ReportFormat::Tsv, [one]) => output::in_form(one, Format::Tsv)?,
-        (ReportFormat::Csv, [one]) => output::in_form(one, Format::Csv)?,
+        (ReportFormat::Tsv, [one]) => output::in_form(one, Format::Tsv, None)?,
+        (ReportFormat::Csv, [one]) => output::in_form(one, Format::Csv, None)?,
         (ReportFormat::Tsv, _) => report::table_of_several(&labelled, '\t'),
         (ReportFormat::Csv, _) => report::table_of_several(&labelled, ','),
         (ReportFormat::Text, several) => {
             let texts: Result<Vec<String>, Failure> =
-                several.iter().map(|document| output::in_form(document, Format::Text)).collect();
+                several.iter().map(|document| output::in_form(document, Format::Text, columns)).collect();
             texts?.join("\n")
         }
     })
