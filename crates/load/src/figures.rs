@@ -40,6 +40,7 @@ impl RunFigures {
         let series = IntervalSeries::new(interval_ns(plan), INTERVALS_MAX);
         let mut trial = TrialFigures::new(plan.arrivals.kind(), plan.offered_rate(), Duration::ZERO, series);
         trial.sessions = matches!(plan.user, Some(UserPlan::Sessions { .. })).then(Sessions::default);
+        trial.calls_per_arrival = plan.calls_per_arrival();
         trial.over_limits = OverLimits::new(plan.thresholds);
         trial.to_hold = plan.hold.map(|connections| connections as u64);
         Self {
