@@ -20,8 +20,8 @@ use std::time::Duration;
 const LAG_MAX: Duration = Duration::from_millis(1);
 const LAG_OF_LIMIT: f64 = 0.1;
 /// Requests that an open loop may send later than the next arrival is due, as a share of its
-/// arrivals. With more, the target has met bursts and pauses instead of the schedule. It is the share
-/// of the stalls that a closed loop may have.
+/// arrivals. With more, the target has met bursts and pauses instead of the schedule. A closed loop
+/// may be stalled for the same share of its time.
 const BUNCHED_MAX: f64 = 0.05;
 /// A request is not counted as one of a burst if it was late by less than this, whatever the rate.
 const BUNCHED_AFTER_MIN: Duration = Duration::from_millis(1);
@@ -51,11 +51,7 @@ pub(super) fn lag(figures: &TrialFigures, limits: &[Limit]) -> Option<Reason> {
 
 /// Lateness that may have led to a failure, and to nothing else: that of an open loop, whose lag is
 /// a part of its response times. Workers that are late offer less load.
-pub(super) fn may_explain_failure(
-    figures: &TrialFigures,
-    limits: &[Limit],
-    response_time: &Histogram,
-) -> Vec<Reason> {
+pub(super) fn may_explain_failure(figures: &TrialFigures, limits: &[Limit], response_time: &Histogram) -> Vec<Reason> {
     let is_open = figures.loop_kind == LoopKind::Open;
     let mut reasons: Vec<Reason> = lag(figures, limits).into_iter().filter(|_| is_open).collect();
     let waits = figures.cpus.iter().filter(|_| is_open);

@@ -371,7 +371,8 @@ fn the_part_of_the_lag_in_each_figure_is_said() {
         notes
     };
     let late = with_lags(&[(9800, 10 * MS, 0), (200, 13 * MS, 3 * MS)]);
-    let said = "the client was late: p99 of its lag is 3.00 ms; lag adds 0 ns to p50 (10.0 ms) and 3.00 ms to p99 (13.0 ms)";
+    let said =
+        "the client was late: p99 of its lag is 3.00 ms; lag adds 0 ns to p50 (10.0 ms) and 3.00 ms to p99 (13.0 ms)";
     assert_eq!(note(&late, &["p50<1s"]).as_deref(), Some(said));
     let with_max = "the client was late: p99 of its lag is 3.00 ms; lag adds 0 ns to p50 (10.0 ms), 3.00 ms to p99 (13.0 ms) \
         and 3.00 ms to max (13.0 ms)";
@@ -379,7 +380,8 @@ fn the_part_of_the_lag_in_each_figure_is_said() {
     assert_eq!(note(&good_trial(), &["max<1s"]), None);
     // The slow responses are not those of the late requests.
     let apart = with_lags(&[(9600, 10 * MS, 0), (200, 90 * MS, 0), (200, 13 * MS, 3 * MS)]);
-    let said = "the client was late: p99 of its lag is 3.00 ms; lag adds 0 ns to p50 (10.0 ms) and 0 ns to p99 (90.0 ms)";
+    let said =
+        "the client was late: p99 of its lag is 3.00 ms; lag adds 0 ns to p50 (10.0 ms) and 0 ns to p99 (90.0 ms)";
     assert_eq!(note(&apart, &[]).as_deref(), Some(said));
 }
 

@@ -144,12 +144,7 @@ fn client_shortfalls(figures: &TrialFigures, limits: &[Limit]) -> Vec<Reason> {
 }
 
 /// Everything in which the trial fell short of its limits, whoever is to blame.
-fn failures(
-    figures: &TrialFigures,
-    limits: &[Limit],
-    response_time: &Histogram,
-    notes: &mut Vec<Note>,
-) -> Vec<Reason> {
+fn failures(figures: &TrialFigures, limits: &[Limit], response_time: &Histogram, notes: &mut Vec<Note>) -> Vec<Reason> {
     let mut reasons: Vec<Reason> = not_held(figures).into_iter().collect();
     reasons.extend(limits.iter().filter_map(|limit| miss_of(limit, figures, response_time)));
     if figures.loop_kind == LoopKind::Open {
