@@ -253,53 +253,6 @@ fn the_truth_lies_in_the_interval() {
 }
 
 #[test]
-#[ignore]
-#[expect(clippy::print_stdout, reason = "temporary")]
-fn diagnosis() {
-    let number = |name: &str, or: f64| std::env::var(name).ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(or);
-    let station = match std::env::var("KIND").unwrap_or_default().as_str() {
-        "two" => by_long_runs(1, 3000.0, Law::TwoPoint { share: 0.05, times: 10.0 }, 0.05),
-        "fixed" => fixed(number("RATE", 300.0), 0.05),
-        _ => mm1(number("RATE", 300.0), number("LIMIT", 0.05)),
-    };
-    let searches = number("SEARCHES", 24.0) as u64;
-    let (mut covered, mut widths, mut bias, mut times) = (0, vec![], 0.0, vec![]);
-    for seed in 0..searches {
-        let mut server = Operation::new(station.clone(), seed * 7919 + 13);
-        let hint = station.speed * (0.7 + 0.4 * server.random.uniform());
-        let mut search = Search::new(SearchPlan { hint: Some(hint), ..plan(station.limit_s) }).unwrap();
-        let (mut trials, mut full) = (0, 0);
-        let result = loop {
-            match search.step() {
-                Step::Done(result) => break result,
-                Step::Pause(pause) => { server.now += pause.as_secs_f64(); search.record_pause(pause); }
-                Step::Trial { rate, duration, stop_when_certain, .. } => {
-                    let outcome = server.trial(rate, duration.as_secs_f64(), stop_when_certain);
-                    trials += 1;
-                    full += u32::from(outcome.judged as f64 >= 0.98 * rate * duration.as_secs_f64());
-                    search.record(TrialSummary {
-                        rate, duration, cost: Duration::from_secs_f64(outcome.cost), verdict: outcome.verdict,
-                        goodput: outcome.completed, completed: outcome.completed, p99_us: 0.0,
-                        slow: Some((outcome.slow, outcome.judged)),
-                    });
-                }
-            }
-        };
-        times.push(result.spent_s);
-        let Some(estimate) = result.estimate else { println!("{seed}: none"); continue };
-        let [low, high] = estimate.interval95.map(|rate| rate / station.truth);
-        let inside = low <= 1.0 && 1.0 <= high;
-        covered += u32::from(inside);
-        widths.push(estimate.width());
-        bias += (estimate.threshold / station.truth).ln();
-        println!("{seed:3} {} {low:.3} {:.3} {high:.3} {:4.0} s {trials} trials {full} full, {:?} {:?} {}", if inside { " " } else { "X" }, estimate.threshold / station.truth,
-            result.spent_s, result.ended, result.drift.is_some(), search.posterior().diagnosis());
-    }
-    println!("truth {:.0}: covered {covered}/{searches}, median width {:.3}, bias {:+.3}, seconds {:.0}", station.truth,
-        crate::statistics::median(&widths).unwrap_or(0.0), bias / searches as f64, crate::statistics::median(&times).unwrap());
-}
-
-#[test]
 #[ignore = "prints the table of coverage; takes minutes"]
 #[expect(clippy::print_stdout, reason = "the table of docs/measuring.md, made on request")]
 fn table() {

@@ -364,30 +364,6 @@ impl Posterior {
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn diagnosis(&self) -> String {
-        let shapes = shapes(self.step());
-        let (mut step, mut slope_sum, mut cluster, mut bu, mut step_med) = (0.0, 0.0, [0.0; 16], 0.0, 0.0);
-        let mut slopes = std::collections::BTreeMap::<i64, f64>::new();
-        let (mut qm, mut sm) = (0.0, 0.0);
-        for (threshold, cells) in self.thresholds.iter().zip(self.cells.chunks_exact(SHAPES)) {
-            for (cell, shape) in cells.iter().zip(&shapes) {
-                bu += cell * shape.build_up;
-                match shape.family {
-                    Family::Step { .. } => { step += cell; sm += cell * threshold; }
-                    Family::Queue { slope, cluster: c } => {
-                        slope_sum += cell * slope; cluster[c] += cell; qm += cell * threshold;
-                        *slopes.entry(slope as i64).or_default() += cell;
-                    }
-                }
-            }
-        }
-        step_med += (sm / step.max(1e-12)).exp();
-        let slopes: Vec<String> = slopes.iter().filter(|(_, p)| **p > 0.02).map(|(s, p)| format!("{s}:{p:.2}")).collect();
-        let clusters: Vec<String> = CLUSTERS.iter().zip(cluster).map(|(c, p)| format!("{c}:{p:.2}")).collect();
-        format!("step {step:.3} (at {step_med:.0}), queue at {:.0}, slopes {}, clusters {}, bu {bu:.2}", (qm / (1.0 - step).max(1e-12)).exp(), slopes.join(" "), clusters.join(" "))
-    }
-
     /// Information in nats that a trial at this log rate is expected to give about the threshold,
     /// and the probability that it passes.
     pub(super) fn information(&self, log_rate: f64, trial: &Sensitivity) -> (f64, f64) {

@@ -32,6 +32,8 @@ const LAGS_IN_RESPONSE: f64 = 2.0;
 /// A load thread that is busy for a larger share of the time may take a response in late without
 /// any lag to show for it.
 const BUSY_SHARE_MAX: f64 = 0.8;
+/// A smaller difference of two figures is one of their histograms' buckets.
+const RESOLUTION: f64 = 0.001;
 
 /// The p99 lag from which on lateness may decide: 1 ms, or a tenth of the tightest response-time
 /// limit if that is less. A load thread that waits for its CPU for longer is late.
@@ -127,7 +129,8 @@ pub(super) fn influence(figures: &TrialFigures, limits: &[Limit], response_time:
     }
     let share = |statistic: Statistic| {
         let response_ns = statistic.of(response_time);
-        let lag_ns = (response_ns - statistic.of(&figures.without_lag)).max(0.0);
+        let lag_ns = response_ns - statistic.of(&figures.without_lag);
+        let lag_ns = if lag_ns > RESOLUTION * response_ns { lag_ns } else { 0.0 };
         LagShare { statistic, response_ns, lag_ns }
     };
     let shares = if response_time.is_empty() { Vec::new() } else { statistics.into_iter().map(share).collect() };
