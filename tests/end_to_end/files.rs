@@ -216,7 +216,7 @@ fn contradictory_options_are_refused_by_every_command() {
             (&["--pipeline", "4", "--calls", "1"], &["--calls"]),
             (&["--timeout", "0s"], &["--timeout"]),
             (&["--unix-socket", "/tmp/x", "--from", "127.0.0.2"], &["--unix-socket", "--from"]),
-            (&["--pick", "random"], &["--pick", "--urls"]),
+            (&["--pick", "random"], &["--pick"]),
         ] {
             refused_by(&server, command, options, parts);
         }

@@ -10,8 +10,12 @@
 //! | [`run`], [`outcomes`], [`networks`], [`stall`], [`interrupt`] | tests of a load as a whole, and of how requests can end |
 //! | [`arrivals`], [`connections`], [`workloads`], [`sessions`], [`replay`], [`slow`] | tests of the composition of a load, as the server sees it |
 //! | [`log_sessions`] | access logs as session files |
+//! | [`habits`], [`help`] | command lines as people from other tools write them; the help that they open |
 //! | [`load_http2`], [`client_tls`], [`protocols`] | loads over HTTP/2 and over TLS; all commands over both |
 //! | [`input`], [`files`], [`formats`], [`memory`] | tests of input and output, and of the cost of input |
+//! | [`bad_inputs`] | a transcript of wrong commands and files, and what is said about them |
+//! | [`pipeline_formats`] | results as pipelines read them |
+//! | [`snippets`] | the snippets of the documents, run as they stand |
 //! | [`trees`] | document trees, written, compared, and requested as often as their tests do |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`disk`] | the benchmark of a file system, its folders, a full disk |
@@ -37,6 +41,7 @@
 //! | [`race`], [`kill`], [`clients`] | a tree that changes under the server, a server that is killed, and downloads by common clients |
 //! | [`tls`], [`authority`] | the server over TLS; certificates for it |
 //! | [`acme`], [`pebble`] | certificates by ACME, and an authority that issues them |
+//! | [`package`] | the Debian package: made, installed, purged |
 //! | [`process`], [`machine`], [`namespace`] | child processes; tests that may run side by side; networks of single tests |
 //! | [`curl`], [`nginx`], [`server`] | a client, another server, and Thalweg's |
 //! | [`scripted`], [`recorder`] | a server that follows a script, and one that records its requests |
@@ -48,6 +53,7 @@ mod arrivals;
 mod attackers;
 #[expect(dead_code, reason = "the tests of the engine use all of it")]
 mod authority;
+mod bad_inputs;
 mod bottleneck;
 mod browser;
 mod changes;
@@ -72,6 +78,8 @@ mod find;
 mod formats;
 mod full_disk;
 mod h2spec;
+mod habits;
+mod help;
 mod http2;
 mod input;
 mod interoperation;
@@ -88,13 +96,16 @@ mod nginx;
 mod observe;
 mod operation;
 mod outcomes;
+mod package;
 #[path = "../../crates/acme/tests/acme/pebble.rs"]
 mod pebble;
+mod pipeline_formats;
 mod pipelines;
 mod process;
 mod protocols;
 mod race;
 mod recorder;
+mod redirects;
 mod reload;
 mod replay;
 mod restarts;
@@ -108,6 +119,7 @@ mod sessions;
 mod several;
 mod signals;
 mod slow;
+mod snippets;
 mod stall;
 mod standstill;
 mod store;

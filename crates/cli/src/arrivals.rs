@@ -52,7 +52,7 @@ pub fn shape(options: &RunOptions, sessions: Option<Arc<Sessions>>) -> Result<Sh
     if options.duration.is_some_and(|duration| duration.is_zero()) {
         return Err(Failure::usage("--duration 0s would measure nothing"));
     }
-    let closed = options.workers.is_some() || options.hold.is_some();
+    let closed = workers(options).is_some() || options.hold.is_some();
     if options.think.is_some() && !closed && sessions.is_none() {
         return Err(Failure::usage("--think needs --workers, --hold or --session"));
     }
@@ -77,7 +77,7 @@ pub fn shape(options: &RunOptions, sessions: Option<Arc<Sessions>>) -> Result<Sh
     }
     match (sessions, &options.conn_rate) {
         (Some(sessions), _) => users_of_sessions(options, sessions),
-        (None, Some(rate)) => Ok(users(options, rate, UserPlan::Calls(options.load.calls.unwrap_or(1)))),
+        (None, Some(rate)) => Ok(users(options, rate, UserPlan::Calls(options.request.calls.unwrap_or(1)))),
         (None, None) => Ok(requests(options)),
     }
 }
@@ -122,7 +122,7 @@ fn users_of_sessions(options: &RunOptions, sessions: Arc<Sessions>) -> Result<Sh
             pipeline,
         }),
         (None, None) => Err(Failure::usage(
-            "--session needs --conn-rate or --workers: --conn-rate 5/s starts five sessions per second, --workers 10 \
+            "--session needs --conn-rate or --workers: --conn-rate 5 starts five sessions per second, --workers 10 \
              runs ten at a time",
         )),
     }
@@ -155,7 +155,7 @@ fn users(options: &RunOptions, rate: &RateText, user: UserPlan) -> Shape {
 /// A load of single requests on any free connection.
 fn requests(options: &RunOptions) -> Shape {
     let pipeline = options.load.requests_at_once().unwrap_or(1) as usize;
-    let (arrivals, extent, connections) = match options.workers {
+    let (arrivals, extent, connections) = match workers(options) {
         Some(workers) => {
             let (think, stagger) = (options.think.unwrap_or_default(), options.stagger.unwrap_or_default());
             let connections = workers.div_ceil(pipeline);
@@ -171,6 +171,16 @@ fn requests(options: &RunOptions) -> Shape {
     Shape { arrivals, user: None, extent, connections, opening_rate: None, hold: None, pipeline: 1 }
 }
 
+/// The workers of a closed loop. Connections alone are one, as in wrk, ab, oha and hey: each
+/// carries as many requests at once as it may.
+fn workers(options: &RunOptions) -> Option<usize> {
+    let has_rate = options.rate.is_some() || options.conn_rate.is_some();
+    let is_of_others = has_rate || options.hold.is_some() || options.session.is_some();
+    let at_once = options.load.requests_at_once().unwrap_or(1) as usize;
+    let of_connections = || options.load.connections.filter(|_| !is_of_others);
+    options.workers.or_else(|| of_connections().map(|connections| connections.saturating_mul(at_once)))
+}
+
 fn extent(options: &RunOptions, rate: Option<&RateText>) -> Extent {
     match options.requests.or(options.conns) {
         Some(total) => Extent::Requests(total),
@@ -184,11 +194,53 @@ fn extent(options: &RunOptions, rate: Option<&RateText>) -> Extent {
 fn open_loop(options: &RunOptions, rate: &RateText, extent: Extent) -> LoopPlan {
     // A number of requests has no length that steps could share, unless it is given by the steps.
     let length = if let Extent::Duration(length) = extent { length } else { DURATION_DEFAULT };
-    LoopPlan::Open { rate: Arc::new(rate.over(length)), spacing: options.load.arrivals.into() }
+    LoopPlan::Open { rate: Arc::new(rate.over(length)), spacing: options.request.arrivals.into() }
 }
 
 /// The connections for an open loop: enough for a response time of 50 ms.
 fn connections_for(rate: f64) -> usize {
     const CONNECTIONS_MIN: usize = 16;
     ((rate * 0.05) as usize).clamp(CONNECTIONS_MIN, CONNECTIONS_DEFAULT)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use thalweg_measure::LoopKind;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Arguments {
+        #[command(flatten)]
+        run: RunOptions,
+    }
+
+    fn shaped(options: &[&str]) -> Result<Shape, Failure> {
+        let arguments = Arguments::try_parse_from([&["run", "http://h/"], options].concat());
+        shape(&arguments.unwrap_or_else(|error| panic!("{error}")).run, None)
+    }
+
+    #[test]
+    fn connections_without_a_rate_are_a_closed_loop() {
+        let check = |options: &[&str], kind: LoopKind, workers: Option<usize>, connections: usize, extent: Extent| {
+            let shape = shaped(options).unwrap_or_else(|failure| panic!("{options:?}: {failure}"));
+            let found = if let LoopPlan::Closed { workers, .. } = shape.arrivals { Some(workers) } else { None };
+            assert_eq!((shape.arrivals.kind(), found, shape.connections), (kind, workers, connections), "{options:?}");
+            assert_eq!(shape.extent, extent, "{options:?}");
+        };
+        let seconds = |seconds| Extent::Duration(Duration::from_secs(seconds));
+        check(&["-c", "64", "-d", "30"], LoopKind::Closed, Some(64), 64, seconds(30));
+        check(&["-c", "64", "-n", "1000"], LoopKind::Closed, Some(64), 64, Extent::Requests(1000));
+        check(&["-c", "4", "--pipeline", "8"], LoopKind::Closed, Some(32), 4, seconds(10));
+        check(&["-c", "4", "--http", "2", "--streams", "10"], LoopKind::Closed, Some(40), 4, seconds(10));
+        check(&["-c", "4", "--workers", "2"], LoopKind::Closed, Some(2), 2, seconds(10));
+        check(&["-c", "4", "-r", "500"], LoopKind::Open, None, 25, seconds(10));
+        check(&["-c", "4", "-R", "500"], LoopKind::Open, None, 25, seconds(10));
+        check(&["-c", "4", "--conn-rate", "5"], LoopKind::Open, None, VISITS_DEFAULT, seconds(10));
+        check(&["-n", "7"], LoopKind::Open, None, 16, Extent::Requests(7));
+        check(&["-z", "1m"], LoopKind::Open, None, 16, seconds(60));
+        assert!(shaped(&["-c", "4", "--think", "1", "--stagger", "1"]).is_ok());
+        assert!(shaped(&["-r", "4", "--think", "1"]).is_err());
+    }
 }

@@ -73,7 +73,7 @@ pub fn compare(options: &CompareOptions) -> Result<ExitCode, Failure> {
         restart_timeout: options.restart_timeout,
         max_regression: options.max_regression,
         limits: options.load.limits.clone(),
-        seed: options.load.seed,
+        seed: options.request.seed,
     };
     let (a, b) = (&settings.sides[0], &settings.sides[1]);
     let invocation = Invocation {
@@ -165,13 +165,13 @@ fn side(
     parameter: Parameter,
 ) -> Result<Side, Failure> {
     let target = Target::resolve(url, options.load.unix_socket.as_ref())?;
-    let requests = requests::of(&options.load, &target)?;
+    let requests = requests::of(&options.load, &options.request, &target)?;
     let (arrivals, connections) = match options.workers {
         Some(workers) => (LoopPlan::of_workers(workers, Duration::ZERO), workers),
         None => {
             // The rate is known when the sides have been tried.
             let rate = Arc::new(RateProfile::constant(options.rate.unwrap_or(1.0)));
-            (LoopPlan::Open { rate, spacing: options.load.arrivals.into() }, CONNECTIONS_DEFAULT)
+            (LoopPlan::Open { rate, spacing: options.request.arrivals.into() }, CONNECTIONS_DEFAULT)
         }
     };
     let shape = Shape {
@@ -183,7 +183,7 @@ fn side(
         hold: None,
         pipeline: 1,
     };
-    let base = load_options::plan(&options.load, &target, shape, requests)?;
+    let base = load_options::plan(&options.load, &options.request, &target, shape, requests)?;
     Ok(Side { name: name.to_owned(), target, base, restart: restart.clone(), parameter })
 }
 
@@ -196,7 +196,7 @@ fn load(options: &CompareOptions) -> RoundLoad {
 }
 
 fn settings_of(options: &CompareOptions, side: &Side) -> BTreeMap<String, String> {
-    let mut settings = load_options::settings(&options.load, &side.target, &side.base);
+    let mut settings = load_options::settings(&options.load, &options.request, &side.target, &side.base);
     let mut set = |name: &str, value: Option<String>| settings.extend(value.map(|value| (name.to_owned(), value)));
     set("restart-a", options.restart_a.clone());
     set("restart-b", options.restart_b.clone());

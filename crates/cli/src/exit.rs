@@ -57,6 +57,11 @@ impl Failure {
         Self { exit: Exit::Usage, message: message.to_string(), line: None }
     }
 
+    /// The target responds, and with nothing that a measurement could begin with.
+    pub fn not_met(message: impl fmt::Display) -> Self {
+        Self { exit: Exit::NotMet, message: message.to_string(), line: None }
+    }
+
     /// The target, or a resource of this host, is not available.
     pub fn unreachable(message: impl fmt::Display) -> Self {
         Self { exit: Exit::Unreachable, message: message.to_string(), line: None }
@@ -109,6 +114,7 @@ impl From<CompareError> for Failure {
     fn from(error: CompareError) -> Self {
         match error {
             CompareError::Search { source: SearchError::Plan(_), .. } => Self::usage(error),
+            CompareError::NothingGood { responds: true, .. } => Self::not_met(error),
             _ => Self::unreachable(error),
         }
     }

@@ -13,24 +13,27 @@ use thalweg_sys::{AnyDriver, DriverChoice};
 
 use crate::arrivals::Shape;
 use crate::client_tls;
+use crate::curl;
 use crate::exit::Failure;
-use crate::options::{ArrivalsOption, CpuList, HttpVersion, LoadOptions};
+use crate::options::{ArrivalsOption, CpuList, HttpVersion, LoadOptions, RequestOptions};
 use crate::reach;
 use crate::requests::{self, CheckedRequests};
+use crate::standard_input;
 
-/// The plan of a load at one level. `list` comes with the check of responses to requests that
-/// have none of their own.
+/// The plan of a load at one level. `list` has the requests that `request` describes, with the
+/// check of responses to those that have none of their own.
 ///
 /// # Errors
 /// An option is wrong, or this host cannot provide a resource.
 pub fn plan(
     options: &LoadOptions,
+    request: &RequestOptions,
     target: &Target,
     shape: Shape,
     (list, check): CheckedRequests,
 ) -> Result<Plan, Failure> {
     ensure_driver(options.driver.into())?;
-    ensure_consistent(options, &shape)?;
+    ensure_consistent(options, request, &shape)?;
     let listed = cpus(options.cores.as_ref(), target.is_local())?;
     // Each CPU has at least one connection of its own.
     let connections = options.connections.unwrap_or(shape.connections).max(listed.len());
@@ -42,17 +45,18 @@ pub fn plan(
         tls,
         sources: addresses,
         ports,
-        pick: options.pick,
+        pick: request.pick,
         // Users count their calls themselves.
-        calls: options.calls.filter(|_| shape.user.is_none()),
+        calls: request.calls.filter(|_| shape.user.is_none()),
         user: shape.user,
-        timeout: options.timeout,
-        drain: options.timeout,
+        timeout: options.timeout(),
+        drain: options.timeout(),
         connections,
         opening_rate: shape.opening_rate,
         hold: shape.hold,
         pipeline: options.requests_at_once().unwrap_or(shape.pipeline),
         retries: options.retry_refused,
+        redirects_max: options.follow.unwrap_or(0),
         reuse: options.reuse.into(),
         pace: paced.then(|| Pace::new(options.throttle, options.rtt.unwrap_or_default())),
         check,
@@ -65,24 +69,25 @@ pub fn plan(
         cpus,
         own_tables,
         driver: options.driver.into(),
-        seed: options.seed,
+        seed: request.seed,
         ..Plan::new(target.address.clone(), list, shape.arrivals, shape.extent)
     })
 }
 
 /// Refuses options that contradict one another or the shape of the load, for all commands that make
 /// a load.
-fn ensure_consistent(options: &LoadOptions, shape: &Shape) -> Result<(), Failure> {
-    if options.timeout.is_zero() {
+fn ensure_consistent(options: &LoadOptions, request: &RequestOptions, shape: &Shape) -> Result<(), Failure> {
+    if options.timeout().is_zero() {
         return Err(Failure::usage("--timeout 0s would end every request before it is sent; the minimum is 1us"));
     }
-    if options.arrivals == ArrivalsOption::Poisson && shape.arrivals.kind() == LoopKind::Closed {
+    if request.arrivals == ArrivalsOption::Poisson && shape.arrivals.kind() == LoopKind::Closed {
         return Err(Failure::usage(
-            "--arrivals poisson needs a rate: with --workers and --hold the responses determine the times of requests",
+            "--arrivals poisson needs a rate: with --workers, --hold, or --connections alone the responses determine the \
+             times of requests",
         ));
     }
     // clap does not refuse this combination if --session excludes --urls.
-    if options.pick != Pick::Sequential && options.urls.is_none() {
+    if request.pick != Pick::Sequential && request.urls.is_none() {
         return Err(Failure::usage("--pick needs --urls"));
     }
     let of_sessions = matches!(shape.user, Some(UserPlan::Sessions { .. }));
@@ -94,6 +99,7 @@ fn ensure_consistent(options: &LoadOptions, shape: &Shape) -> Result<(), Failure
         return Err(Failure::usage("--pipeline is for HTTP/1.1; with --http 2 use --streams"));
     }
     ensure_retries(options, shape)?;
+    ensure_followed(options, shape)?;
     let idle = if options.requests_at_once().is_none_or(|requests| requests == 1) {
         None
     } else if options.http == HttpVersion::Http10 {
@@ -105,7 +111,7 @@ fn ensure_consistent(options: &LoadOptions, shape: &Shape) -> Result<(), Failure
             "with --conn-rate and --calls, because each call waits for the previous response (use --session for \
             bursts)",
         )
-    } else if options.calls == Some(1) && !of_sessions {
+    } else if request.calls == Some(1) && !of_sessions {
         Some("with --calls 1, because each connection carries one request")
     } else {
         None
@@ -129,13 +135,35 @@ fn ensure_retries(options: &LoadOptions, shape: &Shape) -> Result<(), Failure> {
     Err(Failure::usage(format!("--retry-refused {reason}")))
 }
 
+/// Refuses `--follow` where calls build on one another: a redirect in between would shift all that
+/// come after it.
+fn ensure_followed(options: &LoadOptions, shape: &Shape) -> Result<(), Failure> {
+    let of = match &shape.user {
+        Some(UserPlan::Sessions { .. }) => {
+            "--session, whose calls wait for one another: put the URLs that the \
+                                            redirects lead to into the session file"
+        }
+        Some(UserPlan::Calls(_)) => {
+            "connections that make a number of calls (--conn-rate; --calls of a sweep): use the \
+                                     URL that the redirect leads to"
+        }
+        None => return Ok(()),
+    };
+    if options.follow.is_some() { Err(Failure::usage(format!("--follow cannot be used with {of}"))) } else { Ok(()) }
+}
+
 /// The settings in the document, by the names of their options.
-pub fn settings(options: &LoadOptions, target: &Target, plan: &Plan) -> BTreeMap<String, String> {
+pub fn settings(
+    options: &LoadOptions,
+    request: &RequestOptions,
+    target: &Target,
+    plan: &Plan,
+) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
     let mut set = |name: &str, value: String| settings.insert(name.to_owned(), value);
     set("connections", plan.connections.to_string());
     set("timeout", format!("{:?}", plan.timeout));
-    set("method", options.method.clone());
+    set("method", request.method.clone());
     set("http", options.http.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned()));
     set("cores", plan.cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
     set("driver", options.driver.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned()));
@@ -152,6 +180,9 @@ pub fn settings(options: &LoadOptions, target: &Target, plan: &Plan) -> BTreeMap
     if plan.retries > 0 {
         set("retry-refused", plan.retries.to_string());
     }
+    if plan.redirects_max > 0 {
+        set("follow", plan.redirects_max.to_string());
+    }
     if plan.reuse == Reuse::Latest {
         set("reuse", "latest".to_owned());
     }
@@ -167,8 +198,11 @@ pub fn settings(options: &LoadOptions, target: &Target, plan: &Plan) -> BTreeMap
     if plan.own_tables {
         set("threads", format!("{}, each with a file table of its own", plan.cpus.len()));
     }
-    if let Some(urls) = &options.urls {
-        set("urls", format!("{} ({} URLs)", urls.display(), plan.requests.len()));
+    if let Some(urls) = &request.urls {
+        set("urls", format!("{} ({} URLs)", standard_input::shown(urls), plan.requests.len()));
+    }
+    if let Some(line) = &request.curl {
+        set("curl", curl::shown(line));
     }
     if target.credentials.is_some() {
         set("credentials", "from the URL, not shown".to_owned());
@@ -180,7 +214,8 @@ pub fn settings(options: &LoadOptions, target: &Target, plan: &Plan) -> BTreeMap
         set(name, value);
     }
     for (name, value) in &options.headers {
-        set(&format!("header {name}"), value.clone());
+        let shown = if requests::is_secret(name) { "not shown".to_owned() } else { value.clone() };
+        set(&format!("header {name}"), shown);
     }
     settings
 }

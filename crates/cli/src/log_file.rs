@@ -15,6 +15,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use thalweg_load::OpenLog;
 
 use crate::exit::Failure;
+use crate::standard_input;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
@@ -76,7 +77,10 @@ impl LogFile {
 
 fn open_file(log: &Path) -> Result<File, Failure> {
     let opened = match log.to_str() {
-        Some("-") => io::stdin().as_fd().try_clone_to_owned().map(File::from),
+        Some("-") => {
+            standard_input::announce("log");
+            io::stdin().as_fd().try_clone_to_owned().map(File::from)
+        }
         _ => File::open(log),
     };
     let is_folder = |file: &File| file.metadata().is_ok_and(|metadata| metadata.is_dir());

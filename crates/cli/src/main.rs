@@ -7,9 +7,11 @@
 
 mod arrivals;
 mod client_tls;
+mod command_line;
 mod compare;
 mod compare_text;
 mod configuration;
+mod curl;
 mod demo;
 mod disk;
 mod doctor;
@@ -21,9 +23,11 @@ mod interrupt;
 mod length;
 mod load_options;
 mod log_file;
+mod manual;
 mod observe;
 mod options;
 mod output;
+mod pipelines;
 mod preflight;
 mod progress;
 mod reach;
@@ -35,6 +39,7 @@ mod runs;
 mod second_client;
 mod serve;
 mod sessions;
+mod standard_input;
 mod stored_run;
 mod suite;
 mod suite_table;
@@ -45,13 +50,13 @@ mod yardstick;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use crate::exit::Failure;
-use crate::options::{Command, Options};
+use crate::options::Command;
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = match command_line::read() {
+        Ok(options) => options,
+        Err(code) => return code,
+    };
     let ended = match &options.command {
         Command::Run(options) => run::run(options),
         Command::Find(options) => find::find(options),
@@ -70,6 +75,13 @@ fn main() -> ExitCode {
         Command::Doctor(options) => doctor::doctor(options),
         Command::Yardstick(options) => yardstick::yardstick(options),
         Command::Schema => output::schema(),
+        Command::Completions(options) => manual::completions(options),
+        Command::Man(options) => manual::man(options),
     };
-    ended.unwrap_or_else(Failure::report)
+    ended.unwrap_or_else(|failure| {
+        if let Some((command, options)) = options.command.output() {
+            output::give_out_failure(command, &failure, options);
+        }
+        failure.report()
+    })
 }

@@ -5,21 +5,22 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use thalweg_lab::credentials;
-use thalweg_lab::document::Document;
+use thalweg_lab::document::{Document, Find};
 use thalweg_lab::file::{is_stream, write_whole};
 use thalweg_lab::report;
 use thalweg_measure::Verdict;
 
+use crate::command_line;
 use crate::exit::{Exit, Failure, remark};
 use crate::format;
 use crate::options::{Format, OutputOptions};
+use crate::pipelines;
 use crate::stored_run;
 use crate::text;
 
-/// The command line without the credentials of URLs, as results show it.
+/// The command line without credentials and secrets, as results show it.
 pub fn command_line() -> Vec<String> {
-    std::env::args().map(|argument| credentials::shown(&argument)).collect()
+    command_line::shown()
 }
 
 /// Checks before a run that its output files can be written.
@@ -28,6 +29,7 @@ pub fn command_line() -> Vec<String> {
 /// A folder does not exist or cannot be written to, or a name is that of a folder.
 pub fn check(options: &OutputOptions) -> Result<(), Failure> {
     options.out.as_deref().map_or(Ok(()), check_report_path)?;
+    options.report_junit.as_deref().map_or(Ok(()), |path| check_path("JUnit report", path))?;
     options.hdr.as_deref().map_or(Ok(()), |path| check_path("histogram log", path))
 }
 
@@ -69,13 +71,16 @@ fn folder_of(path: &Path) -> &Path {
 /// A file or stdout cannot be written to.
 pub fn give_out(document: &Document, options: &OutputOptions) -> Result<ExitCode, Failure> {
     let form = if options.json { Format::Json } else { options.format };
-    let printed = print(&in_form(document, form)?);
+    let labelled = (options.store.label.as_deref(), document);
+    let printed = print(&in_form(labelled, form)?);
     // The result comes first, and neither hangs on the other.
     stored_run::store(document, &options.store);
     printed?;
     if matches!(form, Format::Tsv | Format::Csv | Format::Httperf | Format::Ab | Format::H2load) {
         explain(document);
     }
+    pipelines::write_junit(&[labelled], options)?;
+    pipelines::summarize(&[labelled], form);
     if let Some(path) = &options.hdr {
         write_hdr_log(document, path)?;
     }
@@ -88,11 +93,24 @@ pub fn give_out(document: &Document, options: &OutputOptions) -> Result<ExitCode
     Ok(Exit::from(document.verdict).into())
 }
 
-/// The text of a result.
+/// Leaves the message of a command without a result where a pipeline looks for it. stderr has it,
+/// too.
+pub fn give_out_failure(command: &str, failure: &Failure, options: &OutputOptions) {
+    if options.format == Format::Github && !options.json {
+        // If stdout cannot be written to, the message is on stderr.
+        let _ = print(&format::github_failure(command, &failure.line()));
+    }
+    if let Some(path) = &options.report_junit {
+        pipelines::write_junit_of_failure(command, failure, path);
+    }
+}
+
+/// The text of a result. Forms of pipelines name it by its label.
 ///
 /// # Errors
 /// None but of the program itself.
-pub fn in_form(document: &Document, form: Format) -> Result<String, Failure> {
+pub fn in_form(result: report::Labelled<'_>, form: Format) -> Result<String, Failure> {
+    let (_, document) = result;
     Ok(match form {
         Format::Text => text::of(document),
         Format::Json => to_json(document)?,
@@ -101,12 +119,16 @@ pub fn in_form(document: &Document, form: Format) -> Result<String, Failure> {
         Format::Httperf => format::httperf(document),
         Format::Ab => format::ab(document),
         Format::H2load => format::h2load(document),
+        Format::Github => format::github(&[result]),
+        Format::Prometheus => format::prometheus(&[result]),
     })
 }
 
-/// Prints the reason of the exit code, where the form of the result has no place for it.
+/// Prints what the exit code leaves open, where the form of the result has no place for it: why the
+/// verdict is no plain PASS.
 fn explain(document: &Document) {
     let verdict = match document.verdict {
+        Verdict::Pass if document.find.as_ref().is_some_and(Find::is_lower_bound) => "PASS, as a lower bound only",
         Verdict::Pass => return,
         Verdict::Fail => "FAIL",
         Verdict::Invalid => "INVALID",

@@ -10,6 +10,7 @@ use thalweg_measure::Verdict;
 use thalweg_measure::limit::{Limit, Statistic};
 use thalweg_units::display;
 
+use crate::exit::remark;
 use crate::interrupt::Interrupt;
 
 /// A line that follows the running trial; in a search each finished trial leaves a line behind.
@@ -80,6 +81,10 @@ impl Watcher for Line {
             patience.as_secs_f64()
         ));
         self.bar.tick();
+    }
+
+    fn on_warning(&mut self, warning: &str) {
+        self.bar.suspend(|| remark(&format!("warning: {warning}")));
     }
 
     fn on_estimate(&mut self, [low, high]: [f64; 2]) {

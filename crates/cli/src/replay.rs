@@ -16,11 +16,12 @@ use crate::interrupt::Interrupt;
 use crate::length;
 use crate::load_options;
 use crate::log_file;
-use crate::options::{ArrivalsOption, LoadOptions, METHOD_DEFAULT, ReplayOptions};
+use crate::options::{ReplayOptions, RequestOptions};
 use crate::output;
 use crate::preflight;
 use crate::progress::Line;
 use crate::requests;
+use crate::standard_input;
 use crate::stored_run::StoredRun;
 
 /// Runs the command.
@@ -31,7 +32,9 @@ use crate::stored_run::StoredRun;
 pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let load = &options.load;
-    ensure_meant(load)?;
+    standard_input::ensure_one_reader(&[("the log", Some(&options.log)), ("--check", requests::check_file(load))])?;
+    // The log determines the requests and their times.
+    let request = RequestOptions::default();
     let target = Target::resolve(&options.url, load.unix_socket.as_ref())?;
     let (check, table) = requests::checks(load, &target)?;
     let recording = Arc::new(scan(options, &target, table)?);
@@ -48,9 +51,9 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     };
     // The requests come with the recording.
     let asked = (Vec::new().into(), check);
-    let plan = load_options::plan(load, &target, shape, asked)?;
-    let mut settings = load_options::settings(load, &target, &plan);
-    settings.insert("log".to_owned(), format!("{} ({} requests)", options.log.display(), log.requests));
+    let plan = load_options::plan(load, &request, &target, shape, asked)?;
+    let mut settings = load_options::settings(load, &request, &target, &plan);
+    settings.insert("log".to_owned(), format!("{} ({} requests)", standard_input::shown(&options.log), log.requests));
     settings.insert("speed".to_owned(), options.speed.to_string());
     let invocation = Invocation {
         kind: Kind::Replay,
@@ -71,24 +74,6 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     let trial = made?.trial;
     let document = result::document(&invocation, &test_bed, &plan, Measurement::of(trial)).with_findings(findings);
     output::give_out(&Document { log: Some(log.into()), ..document }, &options.output)
-}
-
-/// Refuses options that contradict the log.
-fn ensure_meant(load: &LoadOptions) -> Result<(), Failure> {
-    let given = [
-        ("--urls", load.urls.is_some()),
-        ("--method", load.method != METHOD_DEFAULT),
-        ("--body", load.body.is_some()),
-        ("--calls", load.calls.is_some()),
-        ("--arrivals", load.arrivals == ArrivalsOption::Poisson),
-    ];
-    match given.into_iter().find(|(_, is_given)| *is_given) {
-        None => Ok(()),
-        Some((option, _)) => Err(Failure::usage(format!(
-            "{option} cannot be used with replay: the log determines the requests and \
-                their times"
-        ))),
-    }
 }
 
 /// Reads the log once, so that its faults are known before anything is sent.

@@ -1,5 +1,5 @@
 //! The requests of a load: one URL, a list of URLs, or the calls of sessions, each prepared and
-//! with the check of its response.
+//! with the check of its response. Files may be standard input.
 
 use std::fs::{self, File};
 use std::io::BufReader;
@@ -15,7 +15,8 @@ use thalweg_wire::Version;
 use url::Url;
 
 use crate::exit::Failure;
-use crate::options::{HttpVersion, LoadOptions};
+use crate::options::{Body, HttpVersion, LoadOptions, RequestOptions};
+use crate::standard_input;
 
 /// The requests of a run, and the check of responses to those that have none of their own.
 pub type CheckedRequests = (RequestList, Check);
@@ -24,21 +25,25 @@ pub type CheckedRequests = (RequestList, Check);
 ///
 /// # Errors
 /// A file cannot be read, or a file or an option is wrong.
-pub fn of(options: &LoadOptions, target: &Target) -> Result<CheckedRequests, Failure> {
+pub fn of(options: &LoadOptions, request: &RequestOptions, target: &Target) -> Result<CheckedRequests, Failure> {
+    let body_file =
+        request.body.as_ref().and_then(|body| if let Body::File(file) = body { Some(&**file) } else { None });
+    let readers = [("--urls", request.urls.as_deref()), ("--body", body_file), ("--check", check_file(options))];
+    standard_input::ensure_one_reader(&readers)?;
     let (check, mut table) = checks(options, target)?;
     let mut requests =
-        PackedRequests::new(&target.authority, version(options), &fields(options, target)?, &body(options)?);
+        PackedRequests::new(&target.authority, version(options), &fields(options, target)?, &body(request)?);
     let mut weights = Vec::new();
     let mut push = |path: &str, own: Option<&Check>| {
-        let parts = RequestParts { method: &options.method, target: path, fields: &[], body: b"" };
-        requests.push(&parts, own, table.as_mut()).map(drop).map_err(|error| explain(error, options, path))
+        let parts = RequestParts { method: &request.method, target: path, fields: &[], body: b"" };
+        requests.push(&parts, own, table.as_mut()).map(drop).map_err(|error| explain(error, options, request, path))
     };
-    match &options.urls {
+    match &request.urls {
         None => push(&target.path, None).map_err(Failure::usage)?,
         Some(file) => {
             let (name, source) = open("URL list", file)?;
             let on_entry = |entry: ListEntry| {
-                if options.pick == Pick::Weighted {
+                if request.pick == Pick::Weighted {
                     weights.push(entry.weight.ok_or_else(|| entry.error(&name, NO_WEIGHT))?);
                 }
                 push(&entry.target, entry.check.as_ref()).map_err(|what| entry.error(&name, what))
@@ -49,7 +54,7 @@ pub fn of(options: &LoadOptions, target: &Target) -> Result<CheckedRequests, Fai
     }
     all_asked(table.as_ref())?;
     let requests = RequestList::from(requests.finish(table));
-    match options.pick {
+    match request.pick {
         Pick::Weighted => Ok((requests.weighted(weights).map_err(Failure::usage)?, check)),
         Pick::Sequential | Pick::Random | Pick::Zipf(_) => Ok((requests, check)),
     }
@@ -66,6 +71,7 @@ pub fn of_sessions(
     options: &LoadOptions,
     target: &Target,
 ) -> Result<(Sessions, CheckedRequests), Failure> {
+    standard_input::ensure_one_reader(&[("--session", Some(file)), ("--check", check_file(options))])?;
     let (check, mut table) = checks(options, target)?;
     let (name, source) = open("session file", file)?;
     let folder = file.parent().unwrap_or(Path::new("."));
@@ -109,6 +115,12 @@ pub fn fields(options: &LoadOptions, target: &Target) -> Result<Vec<(String, Str
     Ok(fields)
 }
 
+/// Whether a field carries a secret, which no result shows.
+pub fn is_secret(name: &str) -> bool {
+    let names = [AUTHORIZATION, "Cookie", "Proxy-Authorization"];
+    names.iter().any(|field| name.eq_ignore_ascii_case(field))
+}
+
 /// Whether a field speaks of the connection, which has no place in HTTP/2 (RFC 9113, 8.2.2).
 fn is_of_connection(name: &str) -> bool {
     let names = ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
@@ -130,6 +142,11 @@ pub fn checks(options: &LoadOptions, target: &Target) -> Result<(Check, Option<C
     Ok((Check::default(), Some(table.map_err(|error| unreadable("check file", &name, error))?)))
 }
 
+/// The file of `--check`, if it has one.
+pub fn check_file(options: &LoadOptions) -> Option<&Path> {
+    options.check.as_ref()?.strip_prefix('@').map(Path::new)
+}
+
 /// Refuses checks of targets that are never requested.
 fn all_asked(table: Option<&CheckTable>) -> Result<(), Failure> {
     table.map_or(Ok(()), CheckTable::ensure_all_asked).map_err(Failure::usage)
@@ -137,8 +154,9 @@ fn all_asked(table: Option<&CheckTable>) -> Result<(), Failure> {
 
 /// A file's name, for messages, and the file.
 fn open(what: &str, file: &Path) -> Result<(String, BufReader<File>), Failure> {
-    let name = file.display().to_string();
-    let opened = File::open(file).map_err(|error| unreadable(what, &name, error.into()))?;
+    let name = standard_input::shown(file);
+    let path = standard_input::readable(what, file)?;
+    let opened = File::open(path).map_err(|error| unreadable(what, &name, error.into()))?;
     Ok((name, BufReader::new(opened)))
 }
 
@@ -150,21 +168,17 @@ pub fn unreadable(what: &str, name: &str, error: ReadError) -> Failure {
     }
 }
 
-fn body(options: &LoadOptions) -> Result<Vec<u8>, Failure> {
-    match options.body.as_deref() {
+fn body(request: &RequestOptions) -> Result<Vec<u8>, Failure> {
+    match &request.body {
         None => Ok(Vec::new()),
-        Some(text) => match text.strip_prefix('@') {
-            None => Ok(text.as_bytes().to_vec()),
-            Some(file) => read("body", Path::new(file)).map(|(_, body)| body),
-        },
+        Some(Body::Bytes(bytes)) => Ok(bytes.clone()),
+        Some(Body::File(file)) => {
+            let path = standard_input::readable("body", file)?;
+            fs::read(path).map_err(|error| {
+                Failure::usage(format!("cannot read the body {}: {error}", standard_input::shown(file)))
+            })
+        }
     }
-}
-
-/// A file's name, for messages, and its content.
-fn read(what: &str, file: &Path) -> Result<(String, Vec<u8>), Failure> {
-    let name = file.display().to_string();
-    let text = fs::read(file).map_err(|error| Failure::usage(format!("cannot read the {what} {name}: {error}")))?;
-    Ok((name, text))
 }
 
 /// The HTTP version of the requests.
@@ -177,10 +191,10 @@ pub fn version(options: &LoadOptions) -> Version {
 }
 
 /// The message for a request that cannot be made, with the option at fault.
-fn explain(error: PackError, options: &LoadOptions, path: &str) -> String {
+fn explain(error: PackError, options: &LoadOptions, request: &RequestOptions, path: &str) -> String {
     let PackError::Request(error) = error else { return error.to_string() };
     let given = match error {
-        RequestError::Method => format!("--method {:?}", options.method),
+        RequestError::Method => format!("--method {:?}", request.method),
         RequestError::FieldName | RequestError::FieldValue => {
             let fields: Vec<String> =
                 options.headers.iter().map(|(name, value)| format!("{:?}", format!("{name}: {value}"))).collect();

@@ -21,6 +21,7 @@ use crate::output;
 use crate::preflight;
 use crate::progress::Line;
 use crate::requests;
+use crate::standard_input;
 use crate::stored_run::StoredRun;
 
 /// Runs the command.
@@ -32,14 +33,14 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let target = Target::resolve(&options.url, options.load.unix_socket.as_ref())?;
     let (sessions, requests) = match &options.session {
-        None => (None, requests::of(&options.load, &target)?),
+        None => (None, requests::of(&options.load, &options.request, &target)?),
         Some(file) => {
             let (sessions, requests) = requests::of_sessions(file, &options.load, &target)?;
             (Some(Arc::new(sessions)), requests)
         }
     };
     let shape = arrivals::shape(options, sessions)?;
-    let mut plan = load_options::plan(&options.load, &target, shape, requests)?;
+    let mut plan = load_options::plan(&options.load, &options.request, &target, shape, requests)?;
     plan.warmup = options.warmup;
     let invocation = Invocation {
         kind: Kind::Run,
@@ -69,7 +70,7 @@ fn settings(
     target: &Target,
     plan: &thalweg_load::Plan,
 ) -> std::collections::BTreeMap<String, String> {
-    let mut settings = load_options::settings(&options.load, target, plan);
+    let mut settings = load_options::settings(&options.load, &options.request, target, plan);
     match plan.extent {
         Extent::Duration(length) => settings.insert("duration".to_owned(), format!("{length:?}")),
         Extent::Requests(total) => {
@@ -78,7 +79,7 @@ fn settings(
         }
     };
     if let Some(file) = &options.session {
-        settings.insert("session".to_owned(), file.display().to_string());
+        settings.insert("session".to_owned(), standard_input::shown(file));
     }
     if let Some(UserPlan::Sessions { sessions, connections, .. }) = &plan.user {
         // The setting matters only if some burst is long enough to take another connection.

@@ -12,10 +12,12 @@ use thalweg_lab::trial::{TestBed, TrialRequest};
 use thalweg_load::{Extent, LoopPlan, Plan, RateProfile, Spacing};
 use thalweg_measure::Limit;
 
+use crate::command_line;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::options::NamedUrl;
 use crate::progress::Line;
+use crate::standard_input;
 
 /// The command that [`offer`] belongs to, without the targets that are not meant; `None` where this
 /// program cannot be found again.
@@ -23,7 +25,8 @@ pub fn command(target: &str, others: &[NamedUrl]) -> Option<ClientCommand> {
     let is_other = |argument: &OsString| {
         others.iter().any(|other| other.given != target && argument.as_os_str() == OsStr::new(&other.given))
     };
-    let mut arguments: Vec<_> = std::env::args_os().skip(1).filter(|argument| !is_other(argument)).collect();
+    let arguments = standard_input::arguments_for_another(command_line::arguments());
+    let mut arguments: Vec<_> = arguments.into_iter().filter(|argument| !is_other(argument)).collect();
     arguments.push("--client-share".into());
     Some(ClientCommand { program: std::env::current_exe().ok()?, arguments })
 }

@@ -28,7 +28,7 @@ use thalweg_sys::service_manager::Notification;
 
 use self::acme::AcmeProcess;
 use self::confinement::{Identity, file_access, socket_file};
-use self::description::{announcement, describe, roots};
+use self::description::{announcement, describe, reach, served};
 use self::launcher::Launcher;
 use self::signals::Signals;
 use self::takeover::Inheritance;
@@ -102,12 +102,14 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let predecessor = inheritance.settle()?;
     let pid_file = configuration.pid_file.as_deref().map(PidFile::write).transpose()?;
     let lines = announcement(
-        &roots(&configuration),
+        &served(options, &configuration),
         &running,
         &confinement,
         certified.as_ref().map(|certified| &*certified.line),
     );
-    say(&configuration)(&lines)?;
+    // The person who has written a configuration has chosen the addresses there.
+    let hint = if options.config.is_none() { reach(running.addresses()) } else { String::new() };
+    say(&configuration)(&(lines + &hint))?;
     let watch = Watch {
         running,
         signals: &signals,

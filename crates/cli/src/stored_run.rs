@@ -140,6 +140,10 @@ impl Watcher for StoringWatcher<'_> {
         self.line.on_pause(failed_probes, elapsed, patience);
     }
 
+    fn on_warning(&mut self, warning: &str) {
+        self.line.on_warning(warning);
+    }
+
     fn on_judged(&mut self, trial: &Trial) {
         self.line.on_judged(trial);
         self.run.add_trial(trial);

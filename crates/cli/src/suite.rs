@@ -159,9 +159,9 @@ impl From<SuiteError> for Failure {
         match error {
             SuiteError::Tree(_) | SuiteError::Request { .. } => Self::usage(error),
             SuiteError::Search(error) => error.into(),
+            SuiteError::NotThere { responds: true, .. } | SuiteError::NotDynamic { .. } => Self::not_met(error),
             SuiteError::Load(_)
-            | SuiteError::NotThere { .. }
-            | SuiteError::NotDynamic { .. }
+            | SuiteError::NotThere { responds: false, .. }
             | SuiteError::Host(_)
             | SuiteError::Interrupted => Self::unreachable(error),
         }

@@ -50,7 +50,7 @@ pub fn sweep(options: &SweepOptions) -> Result<ExitCode, Failure> {
         kind: Kind::Sweep,
         command: output::command_line(),
         target: names.join(" "),
-        settings: load_options::settings(&options.load, target, &first.base),
+        settings: load_options::settings(&options.load, &options.request, target, &first.base),
         started: jiff::Timestamp::now(),
     };
     for (name, value) in [
@@ -111,12 +111,12 @@ fn targets(options: &SweepOptions, high_rate: f64) -> Result<Vec<SweepTarget>, F
     let targets: Vec<Target> = options.targets.iter().map(resolve).collect::<Result<_, _>>()?;
     let names = names(&targets);
     let prepared = targets.into_iter().zip(names).map(|(target, name)| {
-        let user = options.load.calls.map(UserPlan::Calls);
-        let arrivals = high_rate / f64::from(options.load.calls.unwrap_or(1));
+        let user = options.request.calls.map(UserPlan::Calls);
+        let arrivals = high_rate / f64::from(options.request.calls.unwrap_or(1));
         let shape = Shape {
             arrivals: LoopPlan::Open {
                 rate: Arc::new(RateProfile::constant(arrivals)),
-                spacing: options.load.arrivals.into(),
+                spacing: options.request.arrivals.into(),
             },
             connections: if user.is_some() { VISITS_DEFAULT } else { CONNECTIONS_DEFAULT },
             user,
@@ -125,8 +125,8 @@ fn targets(options: &SweepOptions, high_rate: f64) -> Result<Vec<SweepTarget>, F
             hold: None,
             pipeline: 1,
         };
-        let requests = requests::of(&options.load, &target)?;
-        let base = load_options::plan(&options.load, &target, shape, requests)?;
+        let requests = requests::of(&options.load, &options.request, &target)?;
+        let base = load_options::plan(&options.load, &options.request, &target, shape, requests)?;
         Ok(SweepTarget { name, test_bed: TestBed::new(target, options.load.limits.clone()), base })
     });
     prepared.collect()

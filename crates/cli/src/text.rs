@@ -18,7 +18,9 @@ pub fn of(document: &Document) -> String {
     // Writing to a string cannot fail.
     let _ = match (&document.compare, &document.find) {
         (None, None) if let Some(measured) = &document.suite => suite_text::write(&mut text, document, measured),
-        (Some(compare), _) => compare_text::write(&mut text, document, compare),
+        (Some(compare), _) => {
+            compare_text::write(&mut text, document, compare).and_then(|()| statuses(&mut text, "  ", &document.trials))
+        }
         (None, Some(find)) => search(&mut text, document, find),
         (None, None) if document.sweep.is_some() => swept(&mut text, document),
         (None, None) => document.trials.iter().try_for_each(|trial| run(&mut text, document, trial)),
@@ -41,6 +43,7 @@ fn us(value: f64) -> String {
 fn run(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result {
     let client = &trial.client;
     writeln!(out, "{}  {}", verdict(trial.verdict), document.plan.target)?;
+    statuses(out, "  ", std::slice::from_ref(trial))?;
     for reason in &trial.reasons {
         writeln!(out, "  {reason}")?;
     }
@@ -66,20 +69,22 @@ fn run(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result
         let share = count as f64 / counts.offered.max(1) as f64;
         writeln!(out, "    {name:<16}{:>6}  {}", display::count(count), display::percent(share))?;
     }
-    status(out, trial)?;
     times(out, document, trial)?;
     transfer(out, document, trial)
 }
 
-/// Responses by status code, unless all of them were 200.
-fn status(out: &mut String, trial: &Trial) -> std::fmt::Result {
-    let codes: Vec<(u16, u64)> = trial.status_codes.iter().collect();
-    if codes.iter().all(|(code, _)| *code == 200) {
-        return Ok(());
+/// Responses to the target by status code, and how many redirects were followed among them.
+fn statuses(out: &mut String, indent: &str, trials: &[Trial]) -> std::fmt::Result {
+    let (codes, followed) = Trial::responses_in(trials);
+    if codes.is_empty() {
+        return writeln!(out, "{indent}status: no response");
     }
-    let codes: Vec<String> =
-        codes.into_iter().map(|(code, responses)| format!("{} x {code}", display::count(responses))).collect();
-    writeln!(out, "  status: {}", codes.join(", "))
+    let counts: Vec<String> = codes.iter().map(|(code, count)| format!("{} x {code}", display::count(count))).collect();
+    write!(out, "{indent}status: {}", counts.join(", "))?;
+    if followed > 0 {
+        write!(out, "; {} redirects followed", display::count(followed))?;
+    }
+    writeln!(out)
 }
 
 /// The parts of the log that were replayed and left out.
@@ -233,22 +238,8 @@ fn swept(out: &mut String, document: &Document) -> std::fmt::Result {
         writeln!(out)?;
     }
     writeln!(out, "{}  {}", verdict(document.verdict), report::sentence(document))?;
-    document.reasons.iter().try_for_each(|reason| writeln!(out, "  {reason}"))?;
-    statuses(out, document)
-}
-
-/// Responses by status code over all trials of the target, unless all of them were 200.
-fn statuses(out: &mut String, document: &Document) -> std::fmt::Result {
-    let mut counts: std::collections::BTreeMap<u16, u64> = std::collections::BTreeMap::new();
-    for trial in document.trials.iter().filter(|trial| trial.phase != "calibrate") {
-        trial.status_codes.iter().for_each(|(code, count)| *counts.entry(code).or_default() += count);
-    }
-    if counts.keys().all(|code| *code == 200) {
-        return Ok(());
-    }
-    let counts: Vec<String> =
-        counts.into_iter().map(|(code, count)| format!("{} x {code}", display::count(count))).collect();
-    writeln!(out, "  status codes: {}", counts.join(", "))
+    statuses(out, "  ", &document.trials)?;
+    document.reasons.iter().try_for_each(|reason| writeln!(out, "  {reason}"))
 }
 
 fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Result {
@@ -258,6 +249,7 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
     let limits = document.plan.limits.join(", ");
     let lower_bound_only = if find.is_lower_bound() { ", as a lower bound only" } else { "" };
     writeln!(out, "\n{}{lower_bound_only}", verdict(document.verdict))?;
+    statuses(out, "", &document.trials)?;
     // The reason of the verdict comes first where it is not the bounds, and where the bounds are
     // not clear without it.
     let first = document.reasons.first().filter(|_| find.overload.is_some() || find.ended.is_none());
@@ -296,7 +288,6 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
         (None, None) => writeln!(out, "no rate was judged with {limits}")?,
         (None, Some(_)) => writeln!(out, "{target} handled none of the rates tried with {limits}")?,
     }
-    statuses(out, document)?;
     writeln!(out, "bottleneck: {}", find.bottleneck())?;
     let said = |line: &&String| first != Some(*line);
     for line in find.evidence.iter().chain(&find.notes).filter(said) {

@@ -68,7 +68,7 @@ pub(crate) fn conclude(evidence: &Evidence<'_>) -> Conclusion {
 }
 
 /// The conclusion for a target that responds, but whose first trial brought no good response.
-pub(crate) fn nothing_good(probe: Trial, ends: &str) -> Conclusion {
+pub(crate) fn nothing_good(probe: Trial, ends: &str, redirects: Option<String>) -> Conclusion {
     let codes: Vec<String> = probe.status_codes.iter().map(|(code, count)| format!("{count} x {code}")).collect();
     let codes = if codes.is_empty() { String::new() } else { format!(" (status {})", codes.join(", ")) };
     let reason = format!("the target responds, but no response of the first trial was good: {ends}{codes}");
@@ -94,7 +94,7 @@ pub(crate) fn nothing_good(probe: Trial, ends: &str) -> Conclusion {
             notes: Vec::new(),
         },
         verdict: Verdict::Fail,
-        reasons: vec![reason],
+        reasons: [reason].into_iter().chain(redirects).collect(),
         trials: vec![probe],
     }
 }
@@ -203,6 +203,10 @@ fn verdict_of(result: &SearchResult, limit: LimitedBy, cause: Option<&str>) -> (
                 "{rate} meets all limits; this is a lower bound, because the client cannot offer \
                 more"
             ),
+        ),
+        Some(rate) if result.upper_bound.is_none() => (
+            Verdict::Pass,
+            format!("{rate} meets all limits; this is a lower bound, because no higher rate was shown to fail"),
         ),
         Some(rate) => (Verdict::Pass, format!("{rate} meets all limits")),
         None if limit == LimitedBy::Client => (Verdict::Invalid, "the client fell short at every rate".to_owned()),

@@ -199,7 +199,7 @@ mod tests {
 
     fn search(threshold: Option<f64>, verdict: Verdict) -> Conclusion {
         let trial = sample::trial("confirm", 0.0, 100.0, 1.0);
-        let mut conclusion = nothing_good(trial, "");
+        let mut conclusion = nothing_good(trial, "", None);
         conclusion.verdict = verdict;
         conclusion.reasons = vec!["a reason".into()];
         conclusion.find.threshold = threshold;

@@ -19,6 +19,7 @@ use crate::bottleneck::Evidence;
 use crate::conclusion::{Conclusion, conclude, nothing_good};
 use crate::document::Trial;
 use crate::evidence::{self, Diagnosis};
+use crate::redirects;
 use crate::sink::{self, Sink, SinkSettings};
 use crate::trial::{TestBed, TrialRequest, TrialResult, Watcher};
 
@@ -109,7 +110,9 @@ pub fn find(
             (false, 0) => Err(SearchError::NothingGood { what: ends_of(&hint_trial) }),
             (false, _) => {
                 let ends = ends_of(&hint_trial);
-                Ok(nothing_good(hint_trial.trial, &ends))
+                let redirects = hint_trial.trial.redirects.as_ref();
+                let redirects = redirects.and_then(|some| redirects::sentence(some, &test_bed.target.url));
+                Ok(nothing_good(hint_trial.trial, &ends, redirects))
             }
         };
     }

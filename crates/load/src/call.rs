@@ -11,6 +11,7 @@ use thalweg_sys::Instant;
 
 use crate::input::check::CheckOf;
 use crate::protocol::StreamId;
+use crate::redirect::HopId;
 
 /// A call: one request on its way, and its response so far.
 pub(crate) struct Call {
@@ -33,6 +34,12 @@ pub(crate) struct Call {
     /// it.
     pub(crate) request: u32,
     pub(crate) retries: u8,
+    /// How many redirects were followed, the request that they have led to, and when the first one
+    /// of all was sent. The response that is being read redirects further if it is `redirected`.
+    pub(crate) hops: u8,
+    pub(crate) redirected: bool,
+    pub(crate) hop: Option<HopId>,
+    pub(crate) first_sent: Stamp,
     /// The last one on its connection.
     pub(crate) last: bool,
     pub(crate) measured: bool,
@@ -212,6 +219,19 @@ impl Call {
         self.sent.get().unwrap_or(latest).max(self.ready)
     }
 
+    /// Whether the server was sent its request: at least the one that was offered, if redirects
+    /// were followed.
+    #[inline]
+    pub(crate) fn was_sent(&self) -> bool {
+        self.submitted || self.hops > 0
+    }
+
+    /// The request that redirects have led to.
+    #[inline]
+    pub(crate) fn followed(&self) -> Option<HopId> {
+        self.hop.filter(|_| self.hops > 0)
+    }
+
     /// Judges a whole response.
     ///
     /// The hasher, if there is one, is put back for the next call.
@@ -246,6 +266,10 @@ mod tests {
             first_byte: Stamp::default(),
             request,
             retries: 0,
+            hops: 0,
+            redirected: false,
+            hop: None,
+            first_sent: Stamp::default(),
             last: false,
             measured: true,
             submitted: false,

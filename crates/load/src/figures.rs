@@ -11,7 +11,7 @@ use thalweg_sys::proc::{CpuTime, thread_cpu, thread_run_queue_wait_ns};
 
 use thalweg_wire::MessageBytes;
 
-use crate::plan::{Plan, UserPlan};
+use crate::plan::{Extent, Plan, UserPlan};
 use crate::protocol::{End, Step};
 
 /// Intervals kept of a run; a longer run gets wider ones.
@@ -39,6 +39,7 @@ impl RunFigures {
     pub(crate) fn new(plan: &Plan, driver: DriverKind) -> Self {
         let series = IntervalSeries::new(interval_ns(plan), INTERVALS_MAX);
         let mut trial = TrialFigures::new(plan.arrivals.kind(), plan.offered_rate(), Duration::ZERO, series);
+        trial.ends_by_time = matches!(plan.extent, Extent::Duration(_));
         trial.sessions = matches!(plan.user, Some(UserPlan::Sessions { .. })).then(Sessions::default);
         trial.calls_per_arrival = plan.calls_per_arrival();
         trial.over_limits = OverLimits::new(plan.thresholds);
@@ -177,7 +178,7 @@ impl ThreadUse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Extent, LoopPlan};
+    use crate::plan::LoopPlan;
     use thalweg_sys::PeerAddr;
 
     #[test]

@@ -18,6 +18,7 @@ mod input;
 mod plan;
 mod progress;
 pub mod protocol;
+mod redirect;
 mod replay;
 mod request;
 mod runner;
@@ -37,7 +38,7 @@ pub use plan::{
     CONFORMING_BITS_PER_S, Extent, LoopPlan, Pace, Pick, Plan, RateError, RateProfile, RateText, Reuse, Spacing,
     TlsPlan, UserPlan,
 };
-pub use progress::{Progress, Snapshot};
+pub use progress::{FirstEnds, Progress, Snapshot};
 pub use replay::{Feed, Feeder, LogSummary, OpenLog, Recording, ReplayHead, SkipCounts};
 pub use request::{
     FieldLines, PackError, PackedRequests, RequestError, RequestList, RequestParts, RequestTemplate, RequestText,

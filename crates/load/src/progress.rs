@@ -1,10 +1,12 @@
 //! The progress of a run: counters that its threads publish, and the request to stop that they
 //! obey.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use thalweg_measure::trial::SoFar;
+use thalweg_measure::Outcome;
+use thalweg_measure::trial::{RedirectSample, SoFar};
 use thalweg_sys::Instant;
 
 /// The progress of a run, shared between its threads and an observer.
@@ -17,6 +19,8 @@ pub struct Progress {
     /// By how much the measured part goes on beyond its length, in nanoseconds, and whether that is
     /// settled ([`SETTLED`]).
     extension_ns: AtomicU64,
+    /// The first redirect that was not followed.
+    redirect: OnceLock<RedirectSample>,
 }
 
 /// The bit of an extension that is not changed any more, since a thread has ended.
@@ -35,6 +39,7 @@ struct ThreadProgress {
     missing: AtomicU64,
     response_ns: AtomicU64,
     over: [AtomicU64; OVER],
+    first_ends: AtomicU64,
 }
 
 /// How many limits are counted against.
@@ -57,6 +62,62 @@ pub struct Snapshot {
     pub lost: Duration,
     /// The counts that may make FAIL certain.
     pub so_far: SoFar,
+    /// How the first requests have ended.
+    pub first_ends: FirstEnds,
+}
+
+/// How the first requests of a run have ended, or of one thread's share, those of the warm-up among
+/// them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FirstEnds {
+    /// Requests that have ended, up to [`COUNTED_MAX`](Self::COUNTED_MAX) of each thread.
+    pub ended: u32,
+    /// Those of them that were good.
+    pub good: u32,
+    /// How the first bad one has ended, with the status of its response, or 0 where there was none.
+    pub bad: Option<(Outcome, u16)>,
+}
+
+impl FirstEnds {
+    /// How many of each thread are looked at.
+    pub const COUNTED_MAX: u32 = 10;
+
+    /// Notes how a request has ended, if it is one of the first.
+    #[inline]
+    pub(crate) fn record(&mut self, outcome: Outcome, status: u16) {
+        if self.ended < Self::COUNTED_MAX {
+            self.ended += 1;
+            match outcome {
+                Outcome::Good => self.good += 1,
+                bad => self.bad = self.bad.or(Some((bad, status))),
+            }
+        }
+    }
+
+    /// Whether as many as are looked at have ended, and all of them badly.
+    pub fn are_all_bad(&self) -> bool {
+        self.ended >= Self::COUNTED_MAX && self.good == 0
+    }
+
+    fn merge(self, other: Self) -> Self {
+        Self { ended: self.ended + other.ended, good: self.good + other.good, bad: self.bad.or(other.bad) }
+    }
+
+    /// Both counts, the outcome by its place and the status, in one word.
+    fn packed(self) -> u64 {
+        let bad = self.bad.map_or(0, |(outcome, status)| ((outcome as u64 + 1) << 16) | u64::from(status));
+        (bad << 16) | u64::from((self.ended << 8) | self.good)
+    }
+
+    fn unpacked(packed: u64) -> Self {
+        let bad = packed >> 16;
+        let outcome = ((bad >> 16) as usize).checked_sub(1).and_then(|place| Outcome::ALL.get(place).copied());
+        Self {
+            ended: (packed >> 8) as u32 & 0xff,
+            good: packed as u32 & 0xff,
+            bad: outcome.map(|outcome| (outcome, bad as u16)),
+        }
+    }
 }
 
 impl Progress {
@@ -67,6 +128,7 @@ impl Progress {
             stop: AtomicBool::new(false),
             left_out_until_ns: AtomicU64::new(0),
             extension_ns: AtomicU64::new(0),
+            redirect: OnceLock::new(),
         }
     }
 
@@ -85,6 +147,7 @@ impl Progress {
             Duration::from_nanos(ns.unwrap_or(0))
         };
         let errors = sum(&|thread| &thread.errors);
+        let first_ends = self.threads.iter().map(|thread| thread.first_ends.load(Ordering::Relaxed));
         Snapshot {
             offered: sum(&|thread| &thread.offered),
             good: sum(&|thread| &thread.good),
@@ -98,6 +161,7 @@ impl Progress {
                 response_ns: sum(&|thread| &thread.response_ns),
                 over: std::array::from_fn(|limit| sum(&|thread| &thread.over[limit])),
             },
+            first_ends: first_ends.map(FirstEnds::unpacked).fold(FirstEnds::default(), FirstEnds::merge),
         }
     }
 
@@ -131,6 +195,15 @@ impl Progress {
         Instant::from_ns(self.left_out_until_ns.load(Ordering::Relaxed))
     }
 
+    /// The first redirect that was not followed, if there was one.
+    pub fn redirect(&self) -> Option<&RedirectSample> {
+        self.redirect.get()
+    }
+
+    pub(crate) fn note_redirect(&self, sample: &RedirectSample) {
+        self.redirect.get_or_init(|| sample.clone());
+    }
+
     pub(crate) fn stop_requested(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -145,8 +218,34 @@ impl Progress {
         own.errors.store(seen.so_far.errors, Ordering::Relaxed);
         own.missing.store(seen.so_far.missing, Ordering::Relaxed);
         own.response_ns.store(seen.so_far.response_ns, Ordering::Relaxed);
+        own.first_ends.store(seen.first_ends.packed(), Ordering::Relaxed);
         for (over, count) in own.over.iter().zip(seen.so_far.over) {
             over.store(count, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_ends_of_all_threads_are_seen_together() {
+        let progress = Progress::new(2);
+        let publish = |thread: usize, ends: &[(Outcome, u16)]| {
+            let mut first_ends = FirstEnds::default();
+            ends.iter().for_each(|(outcome, status)| first_ends.record(*outcome, *status));
+            progress.publish(thread, Snapshot { first_ends, ..Snapshot::default() });
+            progress.snapshot().first_ends
+        };
+        let bad = |count: usize| vec![(Outcome::BadStatus, 403); count];
+        let seen = publish(0, &bad(4));
+        assert_eq!((seen.ended, seen.bad, seen.are_all_bad()), (4, Some((Outcome::BadStatus, 403)), false));
+        assert!(publish(1, &bad(6)).are_all_bad());
+        assert!(!publish(1, &[bad(5), vec![(Outcome::Good, 200)]].concat()).are_all_bad(), "one was good");
+        let seen = publish(1, &[(Outcome::NotSent, 0); 300]);
+        assert_eq!((seen.ended, seen.bad), (14, Some((Outcome::BadStatus, 403))));
+        let last = publish(0, &[(Outcome::NotSent, 999)]);
+        assert_eq!((last.ended, last.bad), (11, Some((Outcome::NotSent, 999))));
     }
 }

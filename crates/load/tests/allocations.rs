@@ -273,6 +273,41 @@ fn converse_in_streams(mut stream: TcpStream) -> Option<()> {
     }
 }
 
+/// A server that redirects each request once, to a target of its own.
+fn serve_redirects() -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let addr = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else { return };
+            thread::spawn(move || redirect_and_respond(stream));
+        }
+    });
+    addr
+}
+
+/// Responds to requests that come one at a time, each in one piece.
+fn redirect_and_respond(mut stream: TcpStream) -> Option<()> {
+    stream.set_nodelay(true).ok()?;
+    let mut buffer = [0; 4096];
+    for number in 0.. {
+        let read = stream.read(&mut buffer).ok().filter(|&read| read > 0)?;
+        if buffer[..read].starts_with(b"GET / ") {
+            let redirect = format!("HTTP/1.1 302 Found\r\nLocation: /moved/{number}\r\nContent-Length: 0\r\n\r\n");
+            stream.write_all(redirect.as_bytes()).ok()?;
+        } else {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\nwhat was asked for\n").ok()?;
+        }
+    }
+    None
+}
+
+#[test]
+fn redirects_that_are_followed() {
+    let peer = PeerAddr::Tcp(serve_redirects());
+    check("redirects", 1000, SLACK, Outcome::Good, |plan| Plan { peer: peer.clone(), redirects_max: 3, ..plan });
+}
+
 #[test]
 fn requests_by_weight() {
     let list = || RequestList::from(vec![request(Check::default()); 1000]);

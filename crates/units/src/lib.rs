@@ -1,9 +1,10 @@
 //! Quantities as people write them on a command line or in a plan.
 //!
 //! Parsing is strict: a number without the unit that it needs is an error which says what to write,
-//! because a silent default unit is a wrong measurement. Factors are decimal (`KB` = 1000 bytes)
-//! except where the unit says otherwise (`KiB` = 1024). How quantities are shown is in [`display`];
-//! what a quantity is for is not known here.
+//! because a silent default unit is a wrong measurement. A rate is per second, and
+//! [`parse_seconds`] is for the times that everybody counts in seconds. Factors are decimal (`KB` =
+//! 1000 bytes) except where the unit says otherwise (`KiB` = 1024). How quantities are shown is in
+//! [`display`]; what a quantity is for is not known here.
 
 #![forbid(unsafe_code)]
 
@@ -60,6 +61,13 @@ pub fn parse_link_rate(text: &str) -> Result<u64, UnitError> {
     const LINK_RATE: Quantity = Quantity { name: "link rate", example: "33.6kbit" };
     let (number, unit) = LINK_RATE.split(text)?;
     let unit = unit.strip_suffix("/s").unwrap_or(&unit);
+    if let "b" | "k" | "kb" | "m" | "mb" | "g" | "gb" | "kib" | "mib" | "gib" = unit {
+        let problem = format!(
+            "`{}` may count bytes; the units are bit, kbit, Mbit and Gbit, and 1 KB is 8 kbit",
+            written_unit(text)
+        );
+        return Err(LINK_RATE.error(text, problem));
+    }
     let bits = number * LINK_RATE.factor(text, unit, UNITS, "bit, kbit, Mbit, Gbit")?;
     LINK_RATE.positive(text, bits)?;
     LINK_RATE.whole(text, bits, "bits per second")
@@ -68,10 +76,22 @@ pub fn parse_link_rate(text: &str) -> Result<u64, UnitError> {
 /// Parses a length of time: `250us`, `50ms`, `2s`, `1.5m`, `1h`. Zero is a time; resolution is one
 /// nanosecond.
 pub fn parse_time(text: &str) -> Result<Duration, UnitError> {
+    time(text, "")
+}
+
+/// Parses a length of time that is counted in seconds: as [`parse_time`], and a bare number is a
+/// number of seconds.
+pub fn parse_seconds(text: &str) -> Result<Duration, UnitError> {
+    time(text, "s")
+}
+
+/// A time; a number without a unit has the unit `bare`.
+fn time(text: &str, bare: &str) -> Result<Duration, UnitError> {
     const UNITS: &[(&str, f64)] =
         &[("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("min", 60e9), ("h", 3600e9)];
     const TIME: Quantity = Quantity { name: "time", example: "50ms" };
     let (number, unit) = TIME.split(text)?;
+    let unit = if unit.is_empty() { bare.to_owned() } else { unit };
     let ns = (number * TIME.factor(text, &unit, UNITS, "ns, us, ms, s, m, h")?).round();
     if ns > EXACT_MAX {
         return Err(TIME.error(text, "it is too long".into()));
@@ -82,12 +102,18 @@ pub fn parse_time(text: &str) -> Result<Duration, UnitError> {
     Ok(Duration::from_nanos(ns as u64))
 }
 
-/// Parses a request rate into requests per second: `5000/s`, `5k/s`, `300/m`. Always positive and
-/// finite.
+/// Parses a request rate into requests per second: `5000`, `5000/s`, `5k`, `300/m`. Always positive
+/// and finite.
+///
+/// `5m` is refused: it may mean millions or minutes.
 pub fn parse_rate(text: &str) -> Result<f64, UnitError> {
-    const UNITS: &[(&str, f64)] = &[("/s", 1.0), ("/m", 60.0), ("/min", 60.0), ("/h", 3600.0)];
+    const UNITS: &[(&str, f64)] = &[("", 1.0), ("/s", 1.0), ("/m", 60.0), ("/min", 60.0), ("/h", 3600.0)];
     const RATE: Quantity = Quantity { name: "rate", example: "5000/s" };
     let (number, unit) = RATE.split(text)?;
+    if unit == "m" {
+        let problem = "`m` may mean millions per second, M/s, or per minute, /m";
+        return Err(RATE.error(text, problem.to_owned()));
+    }
     let (scale, per) = match unit.as_bytes().first() {
         Some(b'k') => (1e3, &unit[1..]),
         Some(b'm') => (1e6, &unit[1..]),
@@ -150,7 +176,7 @@ impl Quantity {
         if let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit) {
             return Ok(*factor);
         }
-        let problem = match unit {
+        let problem = match written_unit(text) {
             "" => format!("it has no unit ({known})"),
             unit => format!("the unit `{unit}` is unknown; known units are {known}"),
         };
@@ -176,6 +202,11 @@ impl Quantity {
         }
         Ok(rounded as u64)
     }
+}
+
+/// The unit in a text as it is written there.
+fn written_unit(text: &str) -> &str {
+    text.trim().trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').trim_start()
 }
 
 #[cfg(test)]
@@ -218,7 +249,7 @@ mod tests {
             ("14k", "KiB"),
             ("-1KB", "negative"),
             ("1.5", "whole number of bytes"),
-            ("12XB", "`xb` is unknown"),
+            ("12XB", "`XB` is unknown"),
             ("KB", "decimal number"),
             ("1.2.3KB", "decimal number"),
             ("99999999TB", "too large"),
@@ -237,7 +268,15 @@ mod tests {
             ("300bit", 300),
         ];
         check(parse_link_rate, &good);
-        let bad = [("56", "no unit"), ("0kbit", "above zero"), ("33.6KB", "unknown"), ("0.5bit", "whole number")];
+        let bad = [
+            ("56", "no unit"),
+            ("0kbit", "above zero"),
+            ("33.6KB", "`KB` may count bytes"),
+            ("33.6KB/s", "`KB/s` may count bytes"),
+            ("56k", "`k` may count bytes"),
+            ("5Tbit", "`Tbit` is unknown"),
+            ("0.5bit", "whole number"),
+        ];
         check_refused(parse_link_rate, &bad);
     }
 
@@ -266,9 +305,25 @@ mod tests {
     }
 
     #[test]
+    fn times_in_seconds_need_no_unit() {
+        let good = [
+            ("10", Duration::from_secs(10)),
+            ("0.5", Duration::from_millis(500)),
+            ("0", Duration::ZERO),
+            ("50ms", Duration::from_millis(50)),
+            ("5m", Duration::from_secs(300)),
+        ];
+        check(parse_seconds, &good);
+        check_refused(parse_seconds, &[("", "empty"), ("-5", "negative"), ("10x", "`x` is unknown"), ("x", "decimal")]);
+    }
+
+    #[test]
     fn request_rates() {
         let good = [
             ("5000/s", 5000.0),
+            ("5000", 5000.0),
+            ("0.5", 0.5),
+            ("5k", 5000.0),
             ("300/m", 5.0),
             ("5k/s", 5000.0),
             ("1.5M/s", 1.5e6),
@@ -278,7 +333,8 @@ mod tests {
         ];
         check(parse_rate, &good);
         let bad = [
-            ("5000", "no unit"),
+            ("5m", "per minute"),
+            ("0", "above zero"),
             ("0/s", "above zero"),
             ("-5/s", "negative"),
             ("NaN/s", "decimal number"),
@@ -311,7 +367,8 @@ mod tests {
 
         #[test]
         fn any_text_is_parsed_or_refused(text in "\\PC{0,20}") {
-            let _ = (parse_size(&text), parse_link_rate(&text), parse_time(&text), parse_rate(&text), parse_percent(&text));
+            let _ = (parse_size(&text), parse_link_rate(&text), parse_time(&text), parse_seconds(&text));
+            let _ = (parse_rate(&text), parse_percent(&text));
         }
     }
 }

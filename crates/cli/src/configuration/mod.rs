@@ -4,6 +4,7 @@
 //! printing one and the check of the manual use that declaration. The server's crate checks how
 //! values go together and knows nothing of files; this module adds line and column to its findings.
 
+mod client_keys;
 mod fault;
 mod form;
 mod keys;
@@ -67,11 +68,11 @@ impl Configuration {
     /// Applies the options, and the defaults that depend on them. `is_written` is whether the file
     /// has a key.
     fn obey(&mut self, options: &ServeOptions, is_written: &dyn Fn(&str) -> bool) -> Result<(), String> {
-        if let Some(directory) = &options.directory {
+        if let Some(directory) = options.served_directory() {
             self.serve_directory(directory)?;
         }
         if !options.listen.is_empty() {
-            self.server.listen.clone_from(&options.listen);
+            self.server.listen = options.listen.concat();
         }
         self.speak_tls(options, is_written("listen") || !options.listen.is_empty())?;
         if let Some(CpuList(cpus)) = &options.cores {
@@ -119,7 +120,7 @@ impl Configuration {
                 tls.auto = options.tls.contains(&TlsOption::Auto);
             }
             if !options.tls_listen.is_empty() {
-                tls.listen.clone_from(&options.tls_listen);
+                tls.listen = options.tls_listen.concat();
             }
             tls.redirect |= options.tls_redirect;
         }
@@ -215,7 +216,8 @@ impl Configuration {
             self.server.sites.push(SiteConfig::new(directory));
             return Ok(());
         }
-        let mut rootless = self.server.sites.iter_mut().filter(|site| site.mounts.is_empty()).peekable();
+        let is_rootless = |site: &&mut SiteConfig| site.mounts.is_empty() && site.routing.redirect.is_none();
+        let mut rootless = self.server.sites.iter_mut().filter(is_rootless).peekable();
         if rootless.peek().is_none() {
             return Err(format!("every site already has a root; remove {}", directory.display()));
         }
@@ -387,6 +389,35 @@ mod tests {
         named.server.tls = Some(TlsConfig { auto: true, ..TlsConfig::default() });
         named.obey(&arguments(&AUTO), &|key| key == "listen").unwrap();
         assert_eq!(named.server.listen, addresses(&default[..2]));
+    }
+
+    #[test]
+    fn a_server_without_a_folder_has_the_current_one() {
+        let check = |options: &[&str], expected: Option<&str>| {
+            let Ok(arguments) = Arguments::try_parse_from([&["serve"], options].concat()) else {
+                panic!("{options:?}")
+            };
+            assert_eq!(arguments.serve.served_directory(), expected.map(Path::new), "{options:?}");
+        };
+        check(&[], Some("."));
+        check(&["-p", "8080"], Some("."));
+        check(&["/srv"], Some("/srv"));
+        check(&["--check"], Some("."));
+        // The file or the person who reads it names the folders.
+        check(&["--config", "a.toml"], None);
+        check(&["--config", "a.toml", "/srv"], Some("/srv"));
+        check(&["--print-config"], None);
+    }
+
+    #[test]
+    fn a_port_is_an_address() {
+        let listen = |options: &[&str]| configured(options).server.listen;
+        assert_eq!(listen(&["-p", "81"]), addresses(&["127.0.0.1:81", "[::1]:81"]));
+        assert_eq!(
+            listen(&["--port", "81", "--listen", "[::]:82"]),
+            addresses(&["127.0.0.1:81", "[::1]:81", "[::]:82"])
+        );
+        assert_eq!(listen(&["--listen", ":80"]), addresses(&["0.0.0.0:80", "[::]:80"]));
     }
 
     #[test]

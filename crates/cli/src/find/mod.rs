@@ -18,6 +18,9 @@ use crate::{output, second_client};
 /// available.
 pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
+    if options.targets.len() > 1 {
+        several::form(options)?;
+    }
     let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
     let prepared: Vec<Prepared> =
         options.targets.iter().map(|target| prepare(options, target)).collect::<Result<_, _>>()?;

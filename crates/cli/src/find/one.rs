@@ -59,7 +59,7 @@ pub(super) fn prepare(options: &FindOptions, named: &NamedUrl) -> Result<Prepare
     let target = Target::resolve(&named.url, options.load.unix_socket.as_ref())?;
     let rate = Arc::new(RateProfile::constant(LOWEST_RATE));
     let shape = Shape {
-        arrivals: LoopPlan::Open { rate, spacing: options.load.arrivals.into() },
+        arrivals: LoopPlan::Open { rate, spacing: options.request.arrivals.into() },
         user: None,
         extent: Extent::Duration(options.duration),
         connections: CONNECTIONS_DEFAULT,
@@ -67,8 +67,8 @@ pub(super) fn prepare(options: &FindOptions, named: &NamedUrl) -> Result<Prepare
         hold: None,
         pipeline: 1,
     };
-    let requests = requests::of(&options.load, &target)?;
-    let base = load_options::plan(&options.load, &target, shape, requests)?;
+    let requests = requests::of(&options.load, &options.request, &target)?;
+    let base = load_options::plan(&options.load, &options.request, &target, shape, requests)?;
     let limits = limits_or_default(&options.load.limits);
     // A command that restarts the server may be what starts it.
     if options.restart_cmd.is_none() {
@@ -136,7 +136,7 @@ fn limits_or_default(asked: &[Limit]) -> Vec<Limit> {
 }
 
 fn settings(options: &FindOptions, target: &Target, plan: &Plan, probe: Duration) -> BTreeMap<String, String> {
-    let mut settings = load_options::settings(&options.load, target, plan);
+    let mut settings = load_options::settings(&options.load, &options.request, target, plan);
     settings.insert("duration".to_owned(), format!("{:?}", options.duration));
     settings.insert("probe".to_owned(), format!("{probe:?}"));
     settings.insert("width".to_owned(), options.width.to_string());

@@ -12,7 +12,7 @@ use super::one::{Prepared, search};
 use crate::exit::{Exit, Failure, remark};
 use crate::interrupt::Interrupt;
 use crate::options::{FindOptions, Format, StoreOptions};
-use crate::{output, stored_run};
+use crate::{format, output, pipelines, stored_run};
 
 /// Searches the targets. One that fails does not keep the others from being measured.
 pub(super) fn find(options: &FindOptions, targets: Vec<Prepared>, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
@@ -33,7 +33,7 @@ pub(super) fn find(options: &FindOptions, targets: Vec<Prepared>, interrupt: &In
             Ok(document) => {
                 stored_run::store(&document, &store);
                 if form == Format::Text {
-                    output::print(&format!("{title}\n{}\n", output::in_form(&document, Format::Text)?))?;
+                    output::print(&format!("{title}\n{}\n", output::in_form((None, &document), Format::Text)?))?;
                 }
                 found.push((name, document));
             }
@@ -52,8 +52,12 @@ pub(super) fn find(options: &FindOptions, targets: Vec<Prepared>, interrupt: &In
         Format::Json => serde_json::to_string_pretty(&documents).map_err(Failure::unreachable)? + "\n",
         Format::Tsv => report::table_of_several(&labelled, '\t'),
         Format::Csv => report::table_of_several(&labelled, ','),
+        Format::Github => format::github(&labelled),
+        Format::Prometheus => format::prometheus(&labelled),
         _ => summary(&labelled),
     })?;
+    pipelines::write_junit(&labelled, &options.output)?;
+    pipelines::summarize(&labelled, form);
     if let Some(path) = &options.output.out {
         write_whole(path, report::html_of_several(&labelled).as_bytes())
             .map_err(|error| Failure::unreachable(format!("cannot write the report {}: {error}", path.display())))?;
@@ -65,13 +69,13 @@ pub(super) fn find(options: &FindOptions, targets: Vec<Prepared>, interrupt: &In
 }
 
 /// The form of the output; what makes no sense for several targets is refused before the first one.
-fn form(options: &FindOptions) -> Result<Format, Failure> {
+pub(super) fn form(options: &FindOptions) -> Result<Format, Failure> {
     let refuse =
         |option: &str| Err(Failure::usage(format!("{option} takes one URL; {} are given", options.targets.len())));
     let form = if options.output.json { Format::Json } else { options.output.format };
     match form {
         _ if options.restarts.is_some() => refuse("--restarts"),
-        _ if options.load.unix_socket.is_some() => refuse("--unix"),
+        _ if options.load.unix_socket.is_some() => refuse("--unix-socket"),
         _ if options.output.hdr.is_some() => refuse("--hdr"),
         Format::Httperf => refuse("--format httperf"),
         Format::Ab => refuse("--format ab"),

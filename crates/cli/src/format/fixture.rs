@@ -84,6 +84,7 @@ pub fn trial() -> Trial {
         sessions: None,
         tls: None,
         streams: None,
+        redirects: None,
         sample: Some(Sample { server: "nginx/1.22.1".into(), body_bytes: 512 }),
         client: Client {
             driver: "uring".into(),

@@ -227,7 +227,7 @@ impl ConnectionLoad {
         let made = connections(trial);
         let calls = number("calls").unwrap_or_else(|| trial.counts.offered.div_ceil(made.max(1))).max(1);
         if let Some(text) = setting("conn-rate") {
-            let rate = parse_rate(text).or_else(|_| parse_rate(&format!("{text}/s"))).ok();
+            let rate = parse_rate(text).ok();
             return Self { rate, connections: number("conns").unwrap_or(made), calls };
         }
         Self { rate: trial.offered_rate.map(|rate| rate / calls as f64), connections: made, calls }

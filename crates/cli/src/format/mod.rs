@@ -1,5 +1,6 @@
 //! Results in the forms that other tools print and read: httperf's, ApacheBench's, h2load's, a
-//! table, and a log of histograms.
+//! table, a log of histograms, and those of pipelines: JUnit's XML, GitHub's annotations,
+//! Prometheus' metrics.
 //!
 //! Each is made of the result document alone, so that a stored result can be printed in any of
 //! them. `docs/formats.md` says which figure stands for which of the other tool's, and where the
@@ -7,19 +8,26 @@
 
 mod ab;
 mod autobench;
+mod cases;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod github;
 mod h2load;
 mod hdr;
 mod httperf;
+mod junit;
+mod prometheus;
 mod quantities;
 mod samples;
 mod tsv;
 
 pub use ab::ab;
+pub use github::{github, github_failure, github_summary};
 pub use h2load::h2load;
 pub use hdr::hdr_log;
 pub use httperf::httperf;
+pub use junit::{junit, junit_of_failure};
+pub use prometheus::prometheus;
 pub use tsv::verdict as verdict_name;
 
 use thalweg_lab::document::Document;

@@ -44,7 +44,8 @@ fn row(trial: &Trial) -> Row {
     put("loop", if trial.loop_kind == LoopKind::Open { "open" } else { "closed" }.to_owned());
     put("seconds", format!("{:.3}", trial.seconds));
     put("span_s", format!("{:.3}", span_s(trial)));
-    put("verdict", verdict(trial.verdict).to_owned());
+    // Calibration and probe are held against nothing.
+    put("verdict", if trial.is_judged() { verdict(trial.verdict).to_owned() } else { none() });
     let counts = &trial.counts;
     put("offered", counts.offered.to_string());
     put("sent", counts.sent.to_string());

@@ -5,18 +5,23 @@ use std::time::Duration;
 use clap::Args;
 use thalweg_lab::compare::Scale;
 use thalweg_lab::compare::metric::Metric;
-use thalweg_units::{parse_percent, parse_rate, parse_time};
+use thalweg_units::{parse_percent, parse_rate, parse_seconds};
 
+use super::headings::{ROUNDS, SIDES};
 use super::load::LoadOptions;
 use super::output::OutputOptions;
-use super::values::positive;
+use super::request::RequestOptions;
+use super::values::{parse_length, positive};
 
-/// Options of `thalweg compare`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
+const EXAMPLES: &str = "\
 Examples:
   thalweg compare http://127.0.0.1:8080/ http://127.0.0.1:8081/
-  thalweg compare http://127.0.0.1:8080/ http://127.0.0.1:8081/ --metric p99 --rate 2000/s --detect 5%
+  thalweg compare URL --restart-a './server --old' --restart-b './server --new'";
+
+const MORE_EXAMPLES: &str = "\
+Examples:
+  thalweg compare http://127.0.0.1:8080/ http://127.0.0.1:8081/
+  thalweg compare http://127.0.0.1:8080/ http://127.0.0.1:8081/ --metric p99 --rate 2000 --detect 5%
   thalweg compare http://127.0.0.1:8080/ --restart-a './server --old' --restart-b './server --new'
   thalweg compare http://127.0.0.1:8080/ --switch-cmd './set-sendfile {side} && nginx -s reload'
   thalweg compare http://127.0.0.1:8080/ --scale cores=1,2,4 --restart-cmd 'taskset -c 0-$(({n}-1)) ./server'
@@ -27,67 +32,88 @@ time, if its processes are visible), client_cpu_per_request, capacity, throughpu
 mean, max (service_p99 and so on: service times). Without a load in the options, times and CPU are measured at 60 % of what the slower
 side carries in a closed loop, throughput in a closed loop. docs/comparing.md describes the method.
 
-Exit codes: 0 it worked (whatever the difference), 1 --max-regression is exceeded or a side went away, 2 wrong usage, 3 INVALID (too
-few valid rounds), 4 a target cannot be reached or a command failed.")]
+Exit codes: 0 it worked (whatever the difference), 1 --max-regression is exceeded, a side went
+away or gives no good response, 2 wrong usage, 3 INVALID (too
+few valid rounds), 4 a target cannot be reached or a command failed.";
+
+/// Options of `thalweg compare`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, after_long_help = MORE_EXAMPLES, next_help_heading = ROUNDS)]
 pub struct CompareOptions {
     /// URL of side A, or of the one server that has both sides
+    #[arg(help_heading = None::<&str>)]
     pub url_a: String,
     /// URL of side B
-    #[arg(conflicts_with = "switch_cmd")]
+    #[arg(conflicts_with = "switch_cmd", help_heading = None::<&str>)]
     pub url_b: Option<String>,
-    /// Command that restarts side A before each of its rounds, or that is its server; run by sh,
-    /// with THALWEG_SIDE=A
-    #[arg(long, value_name = "CMD", requires = "restart_b")]
+    /// Command that restarts side A, or is its server
+    ///
+    /// Before each of its rounds; run by sh, with THALWEG_SIDE=A.
+    #[arg(long, value_name = "CMD", requires = "restart_b", help_heading = SIDES)]
     pub restart_a: Option<String>,
     /// The same for side B
-    #[arg(long, value_name = "CMD", requires = "restart_a")]
+    #[arg(long, value_name = "CMD", requires = "restart_a", help_heading = SIDES)]
     pub restart_b: Option<String>,
-    /// Command that switches the one server between A and B: {side} in it, $1 and $THALWEG_SIDE are
-    /// A or B
-    #[arg(long, value_name = "CMD", conflicts_with = "restart_a")]
+    /// Command that switches the one server between A and B
+    ///
+    /// {side} in it, $1 and $THALWEG_SIDE are A or B.
+    #[arg(long, value_name = "CMD", conflicts_with = "restart_a", help_heading = SIDES)]
     pub switch_cmd: Option<String>,
     /// Switch only once: all rounds of A, then all of B; drift then cannot be told from the effect
-    #[arg(long, requires = "switch_cmd")]
+    #[arg(long, requires = "switch_cmd", help_heading = SIDES, hide_short_help = true)]
     pub once: bool,
-    /// Levels of a scaling, such as cores=1,2,4: compares them all and fits the serial share
+    /// Levels of a scaling, such as cores=1,2,4
+    ///
+    /// Compares them all and fits the serial share.
     #[arg(long, value_name = "[NAME=]N,N,...", value_parser = parse_scale, requires = "restart_cmd",
-        conflicts_with_all = ["url_b", "restart_a", "switch_cmd", "max_regression"])]
+        conflicts_with_all = ["url_b", "restart_a", "switch_cmd", "max_regression"], help_heading = SIDES, hide_short_help = true)]
     pub scale: Option<Scale>,
     /// Command that restarts the server at a level of --scale: {n} in it, $1 and $THALWEG_N are the
     /// level
-    #[arg(long, value_name = "CMD", requires = "scale")]
+    #[arg(long, value_name = "CMD", requires = "scale", help_heading = SIDES, hide_short_help = true)]
     pub restart_cmd: Option<String>,
     /// Time for a server to accept connections after its command
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "30s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "30s", help_heading = SIDES, hide_short_help = true)]
     pub restart_timeout: Duration,
-    /// Metric to compare; repeatable, the first one is primary [default: cpu_per_request if the
-    /// server's processes are visible, p99, throughput]
+    /// Metric to compare, such as p99 or throughput
+    ///
+    /// Repeatable, the first one is primary [default: cpu_per_request if the server's processes are
+    /// visible, p99, throughput]
     #[arg(long = "metric", value_name = "METRIC")]
     pub metrics: Vec<Metric>,
     /// Open loop: requests per second
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, conflicts_with = "workers")]
+    #[arg(short, long, short_alias = 'R', aliases = ["qps", "query-per-second"], value_name = "RATE", value_parser = parse_rate, conflicts_with = "workers")]
     pub rate: Option<f64>,
     /// Closed loop: number of workers
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, aliases = ["vus", "users", "clients"], value_name = "N", value_parser = positive, hide_short_help = true)]
     pub workers: Option<usize>,
-    /// Length of the measured part of each round
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "2s")]
+    /// Measured part of each round
+    #[arg(short, long, short_alias = 'z', value_name = "TIME", value_parser = parse_length, default_value = "2s")]
     pub duration: Duration,
     /// Unmeasured warm-up of each round at the same load
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "500ms")]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "500ms", hide_short_help = true)]
     pub warmup: Duration,
-    /// Number of pairs of rounds, or auto: as many as --detect needs
+    /// Pairs of rounds, or auto
+    ///
+    /// As many as --detect needs.
     #[arg(long, value_name = "N", value_parser = parse_rounds, default_value = "auto")]
     pub rounds: RoundsOption,
-    /// Smallest difference that the comparison is to see (with a probability of 80 %)
-    #[arg(long, value_name = "SHARE", value_parser = parse_percent, default_value = "2%")]
+    /// Smallest difference that is to be seen
+    ///
+    /// With a probability of 80 %.
+    #[arg(long, value_name = "SHARE", value_parser = parse_percent, default_value = "2%", hide_short_help = true)]
     pub detect: f64,
     /// Maximum total time of all rounds [default: 5m, or unlimited with --rounds N]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, hide_short_help = true)]
     pub budget: Option<Duration>,
-    /// Exit with 1 if B is worse than A by more than this in the primary metric
+    /// Exit with 1 if B is worse by more than this
+    ///
+    /// Than A, in the primary metric.
     #[arg(long, value_name = "SHARE", value_parser = parse_percent)]
     pub max_regression: Option<f64>,
+    /// The requests.
+    #[command(flatten)]
+    pub request: RequestOptions,
     /// The load.
     #[command(flatten)]
     pub load: LoadOptions,

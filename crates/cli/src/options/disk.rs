@@ -5,13 +5,20 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use thalweg_disk::{Cache, EngineChoice, Part, Settings};
-use thalweg_units::{parse_size, parse_time};
+use thalweg_units::{parse_seconds, parse_size, parse_time};
 
-use super::values::{positive, positive_count};
+use super::values::{positive, positive_count, whole};
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg disk /srv
+  thalweg disk /srv --only throughput --cache direct --block 1MiB
+
+--help has all options, more examples and the exit codes.";
 
 /// Options of `thalweg disk`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = EXAMPLES, after_long_help = "\
 Examples:
   thalweg disk /srv
   thalweg disk /srv --size 2GiB --out disk.html
@@ -45,34 +52,34 @@ pub struct DiskOptions {
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     pub only: Vec<PartOption>,
     /// Time of the random seeks, at most; from 1ms on
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "10s", hide_short_help = true)]
     pub seek_time: Duration,
     /// Number of small files
-    #[arg(long, value_name = "N", value_parser = positive_count, default_value = "16384")]
+    #[arg(long, value_name = "N", value_parser = positive_count, default_value = "16384", hide_short_help = true)]
     pub files: u64,
     /// Size of each small file, up to 1GiB
-    #[arg(long, value_name = "SIZE", value_parser = parse_small_size, default_value = "0")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_small_size, default_value = "0", hide_short_help = true)]
     pub file_size: u64,
     /// Sizes of the reads from the page cache, FIRST-LAST, 24 per power of ten
-    #[arg(long, value_name = "RANGE", value_parser = parse_range, default_value = "1-102400")]
+    #[arg(long, value_name = "RANGE", value_parser = parse_range, default_value = "1-102400", hide_short_help = true)]
     pub read_sizes: (u64, u64),
     /// Repeat the reads by size beside a busy thread per CPU
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub under_load: bool,
     /// Numbers of sequential streams at once, comma-separated
-    #[arg(long, value_name = "LIST", value_parser = parse_streams, default_value = "1,2,4,8,16")]
+    #[arg(long, value_name = "LIST", value_parser = parse_streams, default_value = "1,2,4,8,16", hide_short_help = true)]
     pub streams: StreamList,
     /// Time of one number of streams in one round, at most; from 1ms on
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "5s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "5s", hide_short_help = true)]
     pub stream_time: Duration,
     /// Rounds of reads by size and of streams; figures are medians over them
-    #[arg(long, value_name = "N", value_parser = positive, default_value = "5")]
+    #[arg(long, value_name = "N", value_parser = positive, default_value = "5", hide_short_help = true)]
     pub rounds: usize,
     /// Time of one size of reads in one round
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "20ms")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "20ms", hide_short_help = true)]
     pub slice: Duration,
     /// Seed of contents, names and positions
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", value_parser = whole, default_value = "1", hide_short_help = true)]
     pub seed: u64,
     /// Print one JSON document
     #[arg(long)]

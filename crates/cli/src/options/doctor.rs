@@ -9,9 +9,16 @@ use thalweg_doctor::PlannedLoad;
 use super::load::parse_sources;
 use super::values::{CpuList, parse_cpus};
 
+const EXAMPLES: &str = "\
+Examples:
+  thalweg doctor --for 'hold 100000 http://10.0.0.1/'
+  sudo thalweg doctor --for 'serve 50000' --fix
+
+--help has the loads, more examples and the exit codes.";
+
 /// Options of `thalweg doctor`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = EXAMPLES, after_long_help = "\
 Examples:
   thalweg doctor
   thalweg doctor --for 'hold 100000 http://10.0.0.1/' --from 10.0.0.2-10.0.0.9

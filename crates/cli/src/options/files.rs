@@ -7,9 +7,18 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use thalweg_trees::TreeName;
 use thalweg_units::parse_size;
 
+use super::values::{positive_number, whole};
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg files acme-spec /srv/acme-spec
+  thalweg files mirror /srv/mirror --size 200GB --sparse 1MB --verify
+
+--help has more examples and the exit codes.";
+
 /// Options of `thalweg files`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = EXAMPLES, after_long_help = "\
 Examples:
   thalweg files acme-spec /srv/acme-spec
   thalweg files specweb99 /srv/specweb99 --load 500 --urls specweb99.urls
@@ -30,11 +39,11 @@ pub struct FilesOptions {
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     /// Seed of contents, and of a mirror's names and sizes
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", value_parser = whole, default_value = "1")]
     pub seed: u64,
     /// Load that the tree is made for: operations per second of specweb96, simultaneous connections
     /// of specweb99 [default: 100]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive_number)]
     pub load: Option<f64>,
     /// Size of a mirror, such as 200GB [default: 1GB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]

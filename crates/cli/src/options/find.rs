@@ -4,65 +4,87 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use thalweg_lab::client_process::ClientShare;
-use thalweg_units::{parse_percent, parse_time};
+use thalweg_units::{parse_percent, parse_seconds};
 
+use super::headings::{OBSERVATION, SEARCH};
 use super::load::LoadOptions;
 use super::observe::ObserverOptions;
 use super::output::OutputOptions;
+use super::request::RequestOptions;
+use super::values::{parse_length, within};
 
-/// Options of `thalweg find`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
+const EXAMPLES: &str = "\
+Examples:
+  thalweg find http://127.0.0.1:8080/ --limit 'p99<50ms'
+  thalweg find nginx=http://a:8080/ h2o=http://b:8080/ --out both.html";
+
+const MORE_EXAMPLES: &str = "\
 Examples:
   thalweg find http://127.0.0.1:8080/ --limit 'p99<50ms'
   thalweg find http://127.0.0.1:8080/ --limit 'p99<10ms' --limit 'errors<0.1%' --out report.html --json
   thalweg find nginx=http://a:8080/ h2o=http://b:8080/ --out both.html
+  thalweg find --curl 'curl -H \"A: b\" http://127.0.0.1:8080/'
   thalweg find http://127.0.0.1:8080/ --restarts 5 --restart-cmd 'systemctl restart nginx'
 
 The default limit is p99<50ms. No errors are allowed unless a limit on errors is given.
 
-Several targets are searched one after the other with the same options, and share one report. The exit code is that of the worst.")]
+Several targets are searched one after the other with the same options, and share one report. The exit code is that of the worst.
+
+Exit codes: 0 a rate met the limits, 1 none did, 2 wrong usage, 3 INVALID (the client fell short), 4 target or host
+unusable.";
+
+/// Options of `thalweg find`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, after_long_help = MORE_EXAMPLES, next_help_heading = SEARCH)]
 pub struct FindOptions {
-    /// URL to request, such as http://127.0.0.1:8080/index.html; several are searched one after the
-    /// other. NAME=URL names a target in texts and reports
-    #[arg(required = true, value_name = "URL", value_parser = NamedUrl::parse)]
+    /// URL to request; several are searched in turn
+    ///
+    /// NAME=URL names a target in texts and reports.
+    #[arg(required = true, value_name = "URL", value_parser = NamedUrl::parse, help_heading = None::<&str>)]
     pub targets: Vec<NamedUrl>,
-    /// Longest of the trials that the capacity is estimated from
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10s")]
+    /// Longest of the trials
+    ///
+    /// Of those that the capacity is estimated from. -z, as in oha and hey, is the same.
+    #[arg(short, long, short_alias = 'z', value_name = "TIME", value_parser = parse_length, default_value = "10s")]
     pub duration: Duration,
     /// Length of the first, short trials [default: a twentieth of --duration]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, hide_short_help = true)]
     pub probe: Option<Duration>,
-    /// Width of the capacity's 95 % interval, relative to it, at which the search ends
+    /// Width of the 95 % interval to end at
+    ///
+    /// Of the capacity, relative to it.
     #[arg(long, value_name = "SHARE", value_parser = parse_percent, default_value = "3%")]
     pub width: f64,
     /// Maximum total time of all trials
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10m")]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "10m")]
     pub budget: Duration,
     /// Whether to end with trials of up to twice the capacity, to see what an overload does
-    #[arg(long, value_enum, default_value_t = OverloadOption::Yes)]
+    #[arg(long, value_enum, default_value_t = OverloadOption::Yes, hide_short_help = true)]
     pub overload: OverloadOption,
     /// Time for the target to recover from a collapse, before the search gives up
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "60s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "60s", hide_short_help = true)]
     pub recovery: Duration,
     /// Restart the server so many times, search after each, and take the interval across them
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100), requires = "restart_cmd")]
+    #[arg(long, value_name = "N", value_parser = |text: &str| within::<u32>(text, 2..=100), requires = "restart_cmd", hide_short_help = true)]
     pub restarts: Option<u32>,
     /// Command that restarts the server, or is the server; {n} is the restart's number
-    #[arg(long, value_name = "CMD", requires = "restarts")]
+    #[arg(long, value_name = "CMD", requires = "restarts", hide_short_help = true)]
     pub restart_cmd: Option<String>,
     /// Time for the server to accept connections after its restart
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "30s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "30s", hide_short_help = true)]
     pub restart_timeout: Duration,
     /// Only offer a share of the load and print the trial: the search starts itself again so, to
     /// compare one client process with two
     #[arg(long, value_name = "SHARE", value_parser = parse_share, hide = true)]
     pub client_share: Option<ClientShare>,
+    /// The requests.
+    #[command(flatten)]
+    pub request: RequestOptions,
     /// The load.
     #[command(flatten)]
     pub load: LoadOptions,
     /// Measure what the path carries, by a bulk transfer from the observer after the search
-    #[arg(long, requires = "observe")]
+    #[arg(long, requires = "observe", help_heading = OBSERVATION, hide_short_help = true)]
     pub path_check: bool,
     /// The observer of the target's host.
     #[command(flatten)]

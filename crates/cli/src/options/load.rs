@@ -1,103 +1,98 @@
 //! The options that describe a load, for every command that makes one.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use thalweg_load::{Pick, Reuse, Spacing};
+use thalweg_load::Reuse;
 use thalweg_measure::Limit;
 use thalweg_sys::UnixAddr;
-use thalweg_units::{parse_link_rate, parse_time};
+use thalweg_units::{parse_link_rate, parse_seconds, parse_time};
 
 use super::client_tls::ClientTlsOptions;
-use super::values::{CpuList, DriverOption, RANGE_MAX, parse_cpus, positive, positive_calls};
-
-/// The method of requests that name no other.
-pub const METHOD_DEFAULT: &str = "GET";
+use super::headings::{CLIENT, CONNECTIONS, LIMITS, REQUESTS};
+use super::values::{CpuList, DriverOption, RANGE_MAX, parse_cpus, positive, positive_calls, within};
 
 /// Load options, for every command that loads.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Load")]
+#[command(next_help_heading = CONNECTIONS)]
 pub struct LoadOptions {
-    /// Maximum open connections [default: one per worker; in an open loop one per 20/s, 16 to 256]
-    #[arg(long, value_name = "N", value_parser = positive)]
+    /// Header field to send, 'Name: value'; repeatable
+    #[arg(short = 'H', long = "header", value_name = "FIELD", value_parser = parse_field, help_heading = REQUESTS)]
+    pub headers: Vec<(String, String)>,
+    /// Maximum open connections
+    ///
+    /// For `thalweg run` without a rate and --workers: a closed loop with a worker on each of them,
+    /// as in wrk, ab, oha and hey. [default: one per worker; in an open loop one per 20/s, 16 to
+    /// 256]
+    #[arg(short, long, alias = "concurrency", value_name = "N", value_parser = positive)]
     pub connections: Option<usize>,
-    /// Requests per connection; 1 closes after each [default: as many as the server allows; with
-    /// --conn-rate 1]
-    #[arg(long, value_name = "N", value_parser = positive_calls)]
-    pub calls: Option<u32>,
     /// Maximum requests in flight per connection, HTTP/1.1 [default: 1; with --session 32, as in
     /// httperf]
-    #[arg(long, value_name = "N", value_parser = positive_calls)]
+    #[arg(long, value_name = "N", value_parser = positive_calls, hide_short_help = true)]
     pub pipeline: Option<u32>,
     /// Maximum concurrent streams per connection, HTTP/2; h2load's -m [default: 1; with --session
     /// 32]
-    #[arg(long, value_name = "N", value_parser = positive_calls, conflicts_with = "pipeline")]
+    #[arg(long, value_name = "N", value_parser = positive_calls, conflicts_with = "pipeline", hide_short_help = true)]
     pub streams: Option<u32>,
     /// How often a request is sent again, at most, that the server has refused to process, HTTP/2
     /// (REFUSED_STREAM or GOAWAY)
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = |text: &str| within::<u8>(text, 0..=255), hide_short_help = true)]
     pub retry_refused: u8,
+    /// Follow redirects on the same host (scheme, host and port), at most N for a request
+    /// [default without N: 5]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5",
+        hide_short_help = true, value_parser = clap::value_parser!(u8).range(1..=20))]
+    pub follow: Option<u8>,
     /// Idle connection to use next
-    #[arg(long, value_name = "WHICH", default_value = "oldest")]
+    #[arg(long, value_name = "WHICH", default_value = "oldest", hide_short_help = true)]
     pub reuse: ReuseOption,
-    /// Distribution of open-loop arrivals in time
-    #[arg(long, value_name = "HOW", default_value = "constant")]
-    pub arrivals: ArrivalsOption,
-    /// Maximum time of a request, from its intended time
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "5s")]
-    pub timeout: Duration,
-    /// HTTP version; 1.0 uses keep-alive unless --calls 1 is given, and 2 is spoken with prior
-    /// knowledge
-    #[arg(long, value_name = "VERSION", default_value = "1.1")]
+    /// Maximum time of a request
+    ///
+    /// From its intended time. -t TIME is the same, with a unit: a bare number behind -t is an
+    /// error, because it is threads in wrk, the length of the run in ab, and this in hey.
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "5s")]
+    timeout: Duration,
+    /// The same for those who know it so, with a unit.
+    #[arg(short = 't', value_name = "TIME", value_parser = parse_short_timeout, conflicts_with = "timeout", hide = true)]
+    timeout_with_unit: Option<Duration>,
+    /// HTTP version
+    ///
+    /// 1.0 uses keep-alive unless --calls 1 is given, and 2 is spoken with prior knowledge
+    #[arg(long, value_name = "VERSION", default_value = "1.1", hide_short_help = true)]
     pub http: HttpVersion,
-    /// File with one URL or path per line, all on the target's host, each perhaps with a weight
-    #[arg(long, value_name = "FILE")]
-    pub urls: Option<PathBuf>,
-    /// Order of the URLs: sequential, random, by rank with zipf or zipf:EXPONENT, or weighted
-    #[arg(long, value_name = "HOW", default_value = "sequential", requires = "urls")]
-    pub pick: Pick,
-    /// Request method
-    #[arg(long, value_name = "METHOD", default_value = METHOD_DEFAULT)]
-    pub method: String,
-    /// Header field to send, 'Name: value'; repeatable
-    #[arg(long = "header", value_name = "FIELD", value_parser = parse_field)]
-    pub headers: Vec<(String, String)>,
-    /// Request body: the text itself, or @FILE
-    #[arg(long, value_name = "BODY")]
-    pub body: Option<String>,
-    /// Conditions for a good response: status=200,length=512,sha256=HEX,header:Name=value; or @FILE
-    /// with one line per path
-    #[arg(long, value_name = "CHECKS")]
-    pub check: Option<String>,
     /// Maximum read rate per connection, such as 33.6kbit; --timeout then bounds the time without a
     /// byte
-    #[arg(long, value_name = "BITS", value_parser = parse_link_rate)]
+    #[arg(long, value_name = "BITS", value_parser = parse_link_rate, hide_short_help = true)]
     pub throttle: Option<u64>,
     /// Simulated round-trip time: delays each response's first byte to at least this after its
     /// request
-    #[arg(long, value_name = "TIME", value_parser = parse_round_trip)]
+    #[arg(long, value_name = "TIME", value_parser = parse_round_trip, hide_short_help = true)]
     pub rtt: Option<Duration>,
     /// Connect through this Unix socket (@NAME for an abstract one)
-    #[arg(long, value_name = "PATH", value_parser = parse_unix, conflicts_with = "from")]
+    #[arg(long, value_name = "PATH", value_parser = parse_unix, conflicts_with = "from", hide_short_help = true)]
     pub unix_socket: Option<UnixAddr>,
     /// Local address or range FIRST-LAST to connect from; repeatable
-    #[arg(long, value_name = "ADDRS", value_parser = parse_sources)]
+    #[arg(long, value_name = "ADDRS", value_parser = parse_sources, help_heading = CLIENT, hide_short_help = true)]
     pub from: Vec<Vec<IpAddr>>,
     /// CPUs for the load threads, such as 1 or 0,2-3 [default: all, or half of them if the target
     /// is on this host]
-    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = CLIENT, hide_short_help = true)]
     pub cores: Option<CpuList>,
     /// Kernel interface
-    #[arg(long, value_name = "DRIVER", default_value = "auto")]
+    #[arg(long, value_name = "DRIVER", default_value = "auto", help_heading = CLIENT, hide_short_help = true)]
     pub driver: DriverOption,
-    /// Seed of all random choices
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Limit that must be met to pass, such as 'p99<50ms' or 'errors<0.1%'; repeatable
-    #[arg(long = "limit", value_name = "LIMIT", value_parser = parse_limit)]
+    /// Limit to pass, such as 'p99<50ms' or 'errors<0.1%'
+    ///
+    /// Repeatable.
+    #[arg(long = "limit", value_name = "LIMIT", value_parser = parse_limit, help_heading = LIMITS)]
     pub limits: Vec<Limit>,
+    /// Conditions for a good response, such as status=200
+    ///
+    /// status=200,length=512,sha256=HEX,header:Name=value; or @FILE with one line per path
+    /// (docs/workloads.md) [default: status=2xx]
+    #[arg(long, value_name = "CHECKS", help_heading = LIMITS)]
+    pub check: Option<String>,
     /// TLS.
     #[command(flatten)]
     pub tls: ClientTlsOptions,
@@ -107,6 +102,16 @@ impl LoadOptions {
     /// Most requests under way at once on a connection, if the options say so.
     pub fn requests_at_once(&self) -> Option<u32> {
         self.pipeline.or(self.streams)
+    }
+
+    /// Maximum time of a request.
+    pub fn timeout(&self) -> Duration {
+        self.timeout_with_unit.unwrap_or(self.timeout)
+    }
+
+    /// Sets the maximum time of a request.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        (self.timeout, self.timeout_with_unit) = (timeout, None);
     }
 }
 
@@ -142,22 +147,15 @@ impl From<ReuseOption> for Reuse {
     }
 }
 
-/// How arrivals lie in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ArrivalsOption {
-    /// Evenly spaced
-    Constant,
-    /// Independent of one another, like requests of many users
-    Poisson,
-}
-
-impl From<ArrivalsOption> for Spacing {
-    fn from(option: ArrivalsOption) -> Self {
-        match option {
-            ArrivalsOption::Constant => Self::Constant,
-            ArrivalsOption::Poisson => Self::Poisson,
-        }
+/// The letter has a meaning of its own in each tool, and only a unit tells which one is meant.
+fn parse_short_timeout(text: &str) -> Result<Duration, String> {
+    if text.parse::<f64>().is_ok() {
+        return Err(format!(
+            "a bare number is threads in wrk (here --cores), the length of the run in ab (here --duration {text}), and the \
+             timeout of a request in hey (here --timeout {text}, or -t {text}s)"
+        ));
     }
+    parse_time(text).map_err(|error| error.to_string())
 }
 
 /// A satellite's path has a round trip of 0.6 s; none exceeds a minute.
@@ -165,7 +163,7 @@ fn parse_round_trip(text: &str) -> Result<Duration, String> {
     const ROUND_TRIP_MAX: Duration = Duration::from_secs(60);
     match parse_time(text).map_err(|error| error.to_string())? {
         time if time <= ROUND_TRIP_MAX => Ok(time),
-        _ => Err("a round-trip time is at most 60s; to pause between requests, use --think".to_owned()),
+        _ => Err("a round-trip time is at most 60s; to pause between requests, use --think of thalweg run".to_owned()),
     }
 }
 
@@ -174,7 +172,7 @@ fn parse_limit(text: &str) -> Result<Limit, String> {
 }
 
 fn parse_field(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or("expected 'Name: value'")?;
+    let (name, value) = text.split_once(':').ok_or("expected 'Name: value', such as 'Accept: text/html'")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
@@ -207,6 +205,15 @@ pub(super) fn parse_sources(text: &str) -> Result<Vec<IpAddr>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_short_timeout_has_a_unit() {
+        assert_eq!(parse_short_timeout("1.5s"), Ok(Duration::from_millis(1500)));
+        for (wrong, part) in [("4", "--cores"), ("2.5", "--timeout 2.5"), ("-1s", "negative"), ("4x", "unknown")] {
+            let message = parse_short_timeout(wrong).unwrap_err();
+            assert!(message.contains(part), "{wrong}: {message}");
+        }
+    }
 
     #[test]
     fn source_addresses_are_ranges() {

@@ -1,5 +1,6 @@
 //! The commands and their options, as clap reads them. Plans check how they go together.
 
+mod addresses;
 mod client_tls;
 mod compare;
 mod demo;
@@ -7,11 +8,14 @@ mod disk;
 mod doctor;
 mod files;
 mod find;
+mod headings;
 mod load;
+mod manual;
 mod observe;
 mod output;
 mod replay;
 mod report;
+mod request;
 mod run;
 mod runs;
 mod serve;
@@ -23,6 +27,7 @@ mod sweep;
 mod values;
 mod yardstick;
 
+pub use addresses::parse_listen;
 pub use client_tls::ClientTlsOptions;
 pub use compare::{CompareOptions, RoundsOption};
 pub use demo::DemoOptions;
@@ -30,14 +35,16 @@ pub use disk::DiskOptions;
 pub use doctor::DoctorOptions;
 pub use files::FilesOptions;
 pub use find::{FindOptions, NamedUrl, OverloadOption};
-pub use load::{ArrivalsOption, HttpVersion, LoadOptions, METHOD_DEFAULT};
+pub use load::{HttpVersion, LoadOptions};
+pub use manual::{CompletionsOptions, ManOptions};
 pub use observe::{ObserveOptions, ObserverOptions};
 pub use output::{Format, OutputOptions};
 pub use replay::ReplayOptions;
 pub use report::{ReportFormat, ReportOptions};
+pub use request::{ArrivalsOption, Body, RequestOptions};
 pub use run::RunOptions;
 pub use runs::RunsOptions;
-pub use serve::{SandboxOption, ServeOptions, TlsOption, parse_listen};
+pub use serve::{SandboxOption, ServeOptions, TlsOption};
 pub use sessions::{ClientOption, SessionsOptions, glob_set};
 pub use store::{StoreOptions, StorePath, StorePlace};
 pub use suite::{SuiteCommand, SuiteOptions, SuiteOriginOptions};
@@ -62,38 +69,57 @@ pub struct Options {
 pub enum Command {
     /// Run one trial: offer a load and account for every request.
     Run(RunOptions),
-    /// Find the capacity: the highest rate that meets the limits, and the bottleneck.
+    /// Find the capacity within limits, and the bottleneck.
     Find(FindOptions),
-    /// Offer rates from low to high by a step, to one or several servers.
+    /// Offer rates from low to high, to one or several servers.
     Sweep(SweepOptions),
-    /// Run the test of a source document: ACME, WebBench, HEAnet, SPECweb96 and 99.
+    /// Run a published test: ACME, WebBench, HEAnet, SPECweb96 and 99.
     Suite(SuiteOptions),
-    /// Compare two servers, or one before and after a change, in interleaved rounds.
+    /// Compare two servers, or one before and after a change.
     Compare(CompareOptions),
     /// Replay an access log with its own timing.
     Replay(ReplayOptions),
     /// Turn an access log into a session file.
     Sessions(SessionsOptions),
-    /// Report on stored runs, alone or side by side, or bundle them for others.
+    /// Report on stored runs, alone or side by side, or bundle them.
     Report(ReportOptions),
     /// List the stored runs.
     Runs(RunsOptions),
-    /// Write the document tree of a published test, or compare a directory with it.
+    /// Write the document tree of a published test, or verify it.
     Files(FilesOptions),
     /// Serve the files of a directory.
     Serve(ServeOptions),
-    /// Serve a small tree on this host, find its capacity, and write a report.
+    /// Serve a small tree, find its capacity, and write a report.
     Demo(DemoOptions),
-    /// Show the figures of this host and a server on it, or answer a measuring client with them.
+    /// Show figures of this host, or answer a measuring client.
     Observe(ObserveOptions),
-    /// Show what on this host would spoil a planned load, and the commands that mend it.
+    /// Show what on this host would spoil a load, and mend it.
     Doctor(DoctorOptions),
-    /// Measure the file system of a folder, and reads of all sizes from the page cache.
+    /// Measure the file system of a folder, and its page cache.
     Disk(DiskOptions),
-    /// Serve with a known capacity and known faults, to calibrate load generators.
+    /// Serve with a known capacity, to calibrate load generators.
     Yardstick(YardstickOptions),
     /// Print the JSON Schema of the result document.
     Schema,
+    /// Print the completions of bash, zsh or fish.
+    Completions(CompletionsOptions),
+    /// Print the manual page of a command, or write all pages to a folder.
+    Man(ManOptions),
+}
+
+impl Command {
+    /// The name on the command line, and the options of its output, if it leaves a result.
+    pub fn output(&self) -> Option<(&'static str, &OutputOptions)> {
+        match self {
+            Self::Run(options) => Some(("run", &options.output)),
+            Self::Find(options) => Some(("find", &options.output)),
+            Self::Sweep(options) => Some(("sweep", &options.output)),
+            Self::Suite(options) => options.command.is_none().then_some(("suite", &options.output)),
+            Self::Compare(options) => Some(("compare", &options.output)),
+            Self::Replay(options) => Some(("replay", &options.output)),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,14 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::headings::OUTPUT;
 use super::store::StoreOptions;
 
 /// Output options.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Output")]
+#[command(next_help_heading = OUTPUT)]
 pub struct OutputOptions {
     /// Format of the result on stdout
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    #[arg(long, value_name = "FORMAT", default_value = "text", hide_short_help = true)]
     pub format: Format,
     /// Short for --format json
     #[arg(long, conflicts_with = "format")]
@@ -19,8 +20,12 @@ pub struct OutputOptions {
     /// Write a report to this HTML file
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Write the response times of each interval as an HdrHistogram log
+    /// Write the result as JUnit's XML: a test case for each limit, or for each rate of a sweep,
+    /// metric of a comparison, figure of a suite
     #[arg(long, value_name = "FILE")]
+    pub report_junit: Option<PathBuf>,
+    /// Write the response times of each interval as an HdrHistogram log
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub hdr: Option<PathBuf>,
     /// The store.
     #[command(flatten)]
@@ -45,4 +50,8 @@ pub enum Format {
     /// Last lines of h2load 1.52
     #[value(name = "h2load")]
     H2load,
+    /// Annotations of GitHub Actions: a line for each condition that is not met
+    Github,
+    /// Metrics in Prometheus' text format
+    Prometheus,
 }

@@ -6,9 +6,16 @@ use clap::{Args, ValueEnum};
 
 use super::store::StorePlace;
 
+const EXAMPLES: &str = "\
+Examples:
+  thalweg report last --out report.html
+  thalweg report last --bundle nginx.tar.zst
+
+--help has more examples, and how runs are named.";
+
 /// Options of `thalweg report`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = EXAMPLES, after_long_help = "\
 Examples:
   thalweg report last --out report.html
   thalweg report last last~1 last~2 --out three-servers.html
@@ -58,4 +65,10 @@ pub enum ReportFormat {
     Json,
     /// Human-readable text
     Text,
+    /// JUnit's XML, a test suite for each run
+    Junit,
+    /// Annotations of GitHub Actions
+    Github,
+    /// Metrics in Prometheus' text format
+    Prometheus,
 }

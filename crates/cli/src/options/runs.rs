@@ -8,9 +8,16 @@ use thalweg_units::parse_time;
 use super::store::StorePlace;
 use super::values::positive;
 
+const EXAMPLES: &str = "\
+Examples:
+  thalweg runs
+  thalweg runs --kind find --limit 5
+
+--help has more examples, and how runs are named.";
+
 /// Options of `thalweg runs`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = EXAMPLES, after_long_help = "\
 Examples:
   thalweg runs
   thalweg runs --kind find --limit 5
@@ -66,9 +73,9 @@ fn parse_age(text: &str) -> Result<Duration, String> {
     const DAY_S: u64 = 86_400;
     match text.strip_suffix('d') {
         Some(days) => {
-            let days: u64 = days.parse().map_err(|_| "expected an age such as 90d or 12h".to_owned())?;
+            let days: u64 = days.parse().map_err(|_| "expected an age with a unit, such as 90d or 12h".to_owned())?;
             days.checked_mul(DAY_S).map(Duration::from_secs).ok_or_else(|| "too many days".to_owned())
         }
-        None => parse_time(text).map_err(|error| error.to_string()),
+        None => parse_time(text).map_err(|_| "expected an age with a unit, such as 90d or 12h".to_owned()),
     }
 }

@@ -1,110 +1,157 @@
 //! Options of `thalweg serve`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use thalweg_serve::{CertificateFiles, ListenAddr, LogFormat};
-use thalweg_units::parse_time;
+use thalweg_units::parse_seconds;
 
+use super::addresses::{parse_address, parse_listen_all};
 use super::values::{CpuList, DriverOption, parse_cpus};
 
-/// Options of `thalweg serve`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
+/// Groups of the help.
+const ADDRESSES: &str = "Addresses, as in --listen :8080 --status 9180";
+const TLS: &str = "TLS, as in --tls auto --host mirror.example.org";
+const LOGS: &str = "Logs, as in --access-log access.log --log-format json";
+const PROCESS: &str = "Process, as in --user www-data --pid-file /run/thalweg.pid";
+
+const EXAMPLES: &str = "\
 Examples:
-  thalweg serve /srv/mirror
-  thalweg serve /srv/mirror --listen 0.0.0.0:80 --listen '[::]:80' --user www-data
-  thalweg serve /srv/mirror --access-log /var/log/thalweg/access.log --status 127.0.0.1:9180
+  thalweg serve                               this folder, for this host
+  thalweg serve /srv/mirror -p :80 --listing  for all, with pages for folders
+
+--help has all options, more examples and the signals.";
+
+const MORE_EXAMPLES: &str = "\
+Examples:
+  thalweg serve
+  thalweg serve /srv/mirror -p 8080
+  thalweg serve /srv/mirror --listen :80 --user www-data
+  thalweg serve /srv/mirror --access-log /var/log/thalweg/access.log --status 9180
   thalweg serve /srv/mirror --tls auto --host mirror.example.org --user www-data
   thalweg serve /srv/mirror --tls self-signed
-  thalweg serve /srv/mirror --listen 0.0.0.0:80 --tls-listen 0.0.0.0:443 --tls cert.pem:key.pem --tls-redirect
+  thalweg serve /srv/mirror --listen :80 --tls-listen :443 --tls cert.pem:key.pem --tls-redirect
   thalweg serve --print-config /srv/mirror > thalweg.toml
   thalweg serve --config thalweg.toml --check
 
 Signals: TERM and INT stop the server after the downloads in progress; a second one stops it at once. HUP reloads the
-configuration. USR2 upgrades: a new process takes over the sockets, and this one exits after its last download.")]
+configuration. USR2 upgrades: a new process takes over the sockets, and this one exits after its last download.
+
+Exit codes: 0 stopped by a signal, 2 wrong usage or configuration, 4 this host lacks something, such as the address.";
+
+/// Options of `thalweg serve`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, after_long_help = MORE_EXAMPLES)]
 pub struct ServeOptions {
-    /// Directory to serve; with --config, for sites without a root
-    #[arg(required_unless_present_any = ["config", "print_config"])]
+    /// Directory to serve [default: the current one]
+    ///
+    /// With --config: for sites without a root, without a default.
     pub directory: Option<PathBuf>,
-    /// Configuration file in TOML (docs/configuration.md); options override it
+    /// Configuration file in TOML; options override it
+    ///
+    /// docs/configuration.md describes it.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Check whether a start would succeed (files, user, CPUs, driver, addresses, sandbox) and exit
+    /// Check whether a start would succeed, and exit
+    ///
+    /// Files, user, CPUs, driver, addresses, sandbox.
     #[arg(long, conflicts_with = "print_config")]
     pub check: bool,
-    /// Print the effective configuration with explanations and exit
+    /// Print the effective configuration, and exit
+    ///
+    /// With explanations.
     #[arg(long)]
     pub print_config: bool,
-    /// Address to listen on, ADDRESS:PORT or unix:PATH; repeatable [default: port 8080 of 127.0.0.1
-    /// and ::1; ports 80 and 443 of all addresses with --tls auto]
-    #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
-    pub listen: Vec<ListenAddr>,
-    /// Serve TLS with this certificate; repeatable: auto (obtained by ACME for --host),
-    /// CERT:KEY (two files in PEM), or self-signed (no client trusts it)
-    #[arg(long, value_name = "CERTIFICATE", value_parser = parse_tls)]
+    /// Address to listen on: PORT (this host), :PORT (all)
+    ///
+    /// PORT and localhost:PORT stand for 127.0.0.1:PORT and [::1]:PORT, which only this host
+    /// reaches; :PORT for 0.0.0.0:PORT and [::]:PORT. ADDRESS:PORT and unix:PATH are one address.
+    /// Repeatable. [default: 8080; ports 80 and 443 of all addresses with --tls auto]
+    #[arg(short = 'p', long, alias = "port", value_name = "ADDR", value_parser = parse_listen_all, help_heading = ADDRESSES)]
+    pub listen: Vec<Vec<ListenAddr>>,
+    /// Serve TLS: auto, CERT:KEY or self-signed
+    ///
+    /// The certificate, repeatable: auto (obtained by ACME for --host), CERT:KEY (two files in
+    /// PEM), or self-signed (no client trusts it).
+    #[arg(long, value_name = "CERT", value_parser = parse_tls, help_heading = TLS)]
     pub tls: Vec<TlsOption>,
-    /// Host name of the certificate of --tls auto; repeatable [default: the names of all sites]
-    #[arg(long, value_name = "NAME")]
+    /// Host name of the certificate of --tls auto
+    ///
+    /// Repeatable [default: the names of all sites]
+    #[arg(long, value_name = "NAME", help_heading = TLS)]
     pub host: Vec<String>,
     /// URL of the ACME directory of the certification authority [default: Let's Encrypt]
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", help_heading = TLS, hide_short_help = true)]
     pub acme_directory: Option<String>,
     /// Mail address that the certification authority may write to
-    #[arg(long, value_name = "MAIL")]
+    #[arg(long, value_name = "MAIL", help_heading = TLS, hide_short_help = true)]
     pub acme_contact: Option<String>,
     /// Certificates (PEM) that the ACME directory is verified by [default: those that this host
     /// trusts]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = TLS, hide_short_help = true)]
     pub acme_roots: Option<PathBuf>,
-    /// Address that speaks TLS; repeatable. Those of --listen then speak plain HTTP [default: all
-    /// of --listen speak TLS]
-    #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
-    pub tls_listen: Vec<ListenAddr>,
+    /// Address that speaks TLS, as of --listen
+    ///
+    /// Repeatable. Those of --listen then speak plain HTTP [default: all of --listen speak TLS]
+    #[arg(long, value_name = "ADDR", value_parser = parse_listen_all, help_heading = TLS)]
+    pub tls_listen: Vec<Vec<ListenAddr>>,
     /// Redirect requests over plain HTTP to TLS
-    #[arg(long)]
+    #[arg(long, help_heading = TLS)]
     pub tls_redirect: bool,
     /// CPUs to serve from, one loop on each [default: all]
-    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = PROCESS)]
     pub cores: Option<CpuList>,
-    /// List the contents of folders without an index file (docs/listings.md)
+    /// List the contents of folders without an index file
+    ///
+    /// docs/listings.md describes the pages.
     #[arg(long)]
     pub listing: bool,
     /// Kernel interface [default: auto]
-    #[arg(long, value_name = "DRIVER")]
+    #[arg(long, value_name = "DRIVER", help_heading = PROCESS, hide_short_help = true)]
     pub driver: Option<DriverOption>,
-    /// Time for downloads in progress to finish after TERM or Ctrl-C [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    /// Time for downloads to finish after TERM or Ctrl-C [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = PROCESS, hide_short_help = true)]
     pub drain: Option<Duration>,
     /// Access log: a file, or - for standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = LOGS)]
     pub access_log: Option<PathBuf>,
     /// Format of the access log [default: combined]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", help_heading = LOGS, hide_short_help = true)]
     pub log_format: Option<LogFormatOption>,
     /// Error log: a file [default: standard error]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = LOGS)]
     pub error_log: Option<PathBuf>,
-    /// Address of the status page, metrics and health check; not protected by a password
-    #[arg(long, value_name = "ADDR")]
+    /// Address of the status page and metrics
+    ///
+    /// And of the health check; not protected by a password. PORT for this host alone, :PORT for
+    /// all IPv4 addresses, or ADDRESS:PORT.
+    #[arg(long, value_name = "ADDR", value_parser = parse_address, help_heading = ADDRESSES)]
     pub status: Option<SocketAddr>,
     /// File that keeps the status page's daily figures across restarts
-    #[arg(long, value_name = "FILE", requires = "status")]
+    #[arg(long, value_name = "FILE", requires = "status", help_heading = ADDRESSES, hide_short_help = true)]
     pub status_state: Option<PathBuf>,
     /// Time for downloads in progress to finish after an upgrade (USR2) [default: unlimited]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = PROCESS, hide_short_help = true)]
     pub upgrade_drain: Option<Duration>,
     /// User to switch to after opening the sockets
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = PROCESS)]
     pub user: Option<String>,
     /// Restrict file access and system calls to those needed [default: auto]
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN", help_heading = PROCESS, hide_short_help = true)]
     pub sandbox: Option<SandboxOption>,
     /// File for the process ID
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = PROCESS, hide_short_help = true)]
     pub pid_file: Option<PathBuf>,
+}
+
+impl ServeOptions {
+    /// The directory to serve: the current one if none is named, not by a configuration either.
+    pub fn served_directory(&self) -> Option<&Path> {
+        let is_current = self.config.is_none() && !self.print_config;
+        self.directory.as_deref().or(is_current.then_some(Path::new(".")))
+    }
 }
 
 /// A certificate to serve TLS with.
@@ -149,17 +196,6 @@ pub enum SandboxOption {
     On,
     /// No sandbox.
     Off,
-}
-
-pub fn parse_listen(text: &str) -> Result<ListenAddr, String> {
-    match text.strip_prefix("unix:") {
-        Some("") => Err("expected the path of the socket, such as unix:/run/thalweg.sock".to_owned()),
-        Some(path) => Ok(ListenAddr::Unix(path.into())),
-        None => text
-            .parse()
-            .map(ListenAddr::Tcp)
-            .map_err(|_| "expected an address with a port, such as 0.0.0.0:80 or [::]:80, or unix:PATH".to_owned()),
-    }
 }
 
 fn parse_tls(text: &str) -> Result<TlsOption, String> {

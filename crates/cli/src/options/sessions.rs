@@ -9,13 +9,21 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use thalweg_sessions::{GAP_S_MAX, LoggedMethod, StatusRange};
-use thalweg_units::{parse_percent, parse_size, parse_time};
+use thalweg_units as units;
+use thalweg_units::{parse_percent, parse_size};
 
-use super::values::positive_count;
+use super::values::{positive_count, whole};
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg sessions access.log -o site.sessions
+  thalweg run http://127.0.0.1:8080/ --session site.sessions --conn-rate 20 --conns 5000
+
+--help has all options and more examples.";
 
 /// Options of `thalweg sessions`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = EXAMPLES, after_long_help = "\
 Examples:
   thalweg sessions access.log -o site.sessions
   thalweg run http://127.0.0.1:8080/ --session site.sessions --conn-rate 20/s --conns 5000
@@ -40,31 +48,31 @@ pub struct SessionsOptions {
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = parse_gap)]
     pub gap: u32,
     /// Requests up to this long after a page are of its burst; whole seconds
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_seconds, hide_short_help = true)]
     pub burst: u32,
     /// Shorten longer think times to this; whole seconds
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, hide_short_help = true)]
     pub max_think: Option<u32>,
     /// Write the first N sessions to begin, and stop reading when they have ended
     #[arg(long, value_name = "N", value_parser = positive_count)]
     pub max_sessions: Option<u64>,
     /// Take a share of the clients, with all of their sessions, such as 10%
-    #[arg(long, value_name = "PERCENT", value_parser = parse_share)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_share, hide_short_help = true)]
     pub sample: Option<f64>,
     /// Seed of --sample: another seed takes other clients
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "sample")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole, requires = "sample", hide_short_help = true)]
     pub seed: u64,
     /// Statuses, such as 200,3xx; all for any
-    #[arg(long, value_name = "LIST", default_value = "2xx,3xx", value_parser = parse_statuses)]
+    #[arg(long, value_name = "LIST", default_value = "2xx,3xx", value_parser = parse_statuses, hide_short_help = true)]
     pub status: StatusList,
     /// Methods: GET, HEAD, POST, PUT, DELETE, OPTIONS; POST and PUT need a body
     #[arg(long, value_name = "LIST", default_value = "GET,HEAD,POST", value_delimiter = ',', value_parser = parse_method)]
     pub method: Vec<LoggedMethod>,
     /// Body of POST and PUT, which no log contains
-    #[arg(long, value_name = "TEXT", conflicts_with = "contents_bytes")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "contents_bytes", hide_short_help = true)]
     pub contents: Option<String>,
     /// Body of POST and PUT: so many bytes, such as 500 (at most 7,998)
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
     pub contents_bytes: Option<u64>,
     /// Take paths that match, such as '/shop/*'; * matches slashes, too; repeatable
     #[arg(long, value_name = "GLOB", value_parser = parse_glob)]
@@ -73,19 +81,19 @@ pub struct SessionsOptions {
     #[arg(long, value_name = "GLOB", value_parser = parse_glob)]
     pub exclude: Vec<Glob>,
     /// Take requests from this time on, such as 2026-11-22T10:00:00 (UTC) or with +01:00 behind it
-    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    #[arg(long, value_name = "TIME", value_parser = parse_moment, hide_short_help = true)]
     pub from: Option<i64>,
     /// Take requests before this time
-    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    #[arg(long, value_name = "TIME", value_parser = parse_moment, hide_short_help = true)]
     pub to: Option<i64>,
     /// Take requests of this virtual host, which begins each line as in Apache's vhost_combined
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub host: Option<String>,
     /// Memory for open sessions; beyond it the longest idle ones are ended
-    #[arg(long, value_name = "SIZE", default_value = "48MB", value_parser = parse_memory)]
+    #[arg(long, value_name = "SIZE", default_value = "48MB", value_parser = parse_memory, hide_short_help = true)]
     pub memory: usize,
     /// End at the first line that is none of a log; no session file is written then
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub strict: bool,
     /// Print the summary as JSON to stdout
     #[arg(long, requires = "out")]
@@ -118,10 +126,9 @@ pub fn glob_set(globs: &[Glob]) -> Result<Option<GlobSet>, globset::Error> {
 }
 
 fn parse_seconds(text: &str) -> Result<u32, String> {
-    let time = parse_time(text).map_err(|error| error.to_string())?;
-    let whole = time == Duration::from_secs(time.as_secs());
-    let seconds = u32::try_from(time.as_secs()).ok().filter(|&seconds| whole && seconds <= GAP_S_MAX);
-    seconds.ok_or_else(|| "expected whole seconds, as a log has them, and at most 24h".to_owned())
+    let time = units::parse_seconds(text).ok().filter(|time| *time == Duration::from_secs(time.as_secs()));
+    let seconds = time.and_then(|time| u32::try_from(time.as_secs()).ok()).filter(|&seconds| seconds <= GAP_S_MAX);
+    seconds.ok_or_else(|| "expected whole seconds, as a log has them, such as 30 or 5m, and at most 24h".to_owned())
 }
 
 fn parse_gap(text: &str) -> Result<u32, String> {
@@ -207,7 +214,7 @@ mod tests {
 
     #[test]
     fn times_are_whole_seconds_of_at_most_a_day() {
-        assert_eq!([parse_seconds("0s"), parse_seconds("30m"), parse_seconds("24h")], [Ok(0), Ok(1800), Ok(86_400)]);
+        assert_eq!([parse_seconds("0"), parse_seconds("30m"), parse_seconds("24h")], [Ok(0), Ok(1800), Ok(86_400)]);
         assert!(parse_seconds("1500ms").is_err() && parse_seconds("25h").is_err() && parse_gap("0s").is_err());
     }
 }

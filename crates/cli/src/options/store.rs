@@ -10,7 +10,7 @@ use clap::Args;
 pub struct StorePlace {
     /// Run store: a file, or none [default: thalweg/runs.sqlite in $XDG_DATA_HOME or
     /// ~/.local/share]
-    #[arg(long, value_name = "PATH", env = "THALWEG_STORE")]
+    #[arg(long, value_name = "PATH", env = "THALWEG_STORE", hide_short_help = true)]
     pub store: Option<StorePath>,
 }
 
@@ -21,10 +21,10 @@ pub struct StoreOptions {
     #[command(flatten)]
     pub place: StorePlace,
     /// Name of the run in the store, not necessarily unique
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub label: Option<String>,
     /// Remark that is kept with the run
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", hide_short_help = true)]
     pub note: Option<String>,
 }
 

@@ -6,18 +6,26 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use thalweg_lab::servers::is_dynamic_path;
 use thalweg_lab::suite::{CLIENTS, SuiteName};
-use thalweg_units::{parse_link_rate, parse_time};
+use thalweg_units::{parse_link_rate, parse_seconds};
 
+use super::addresses::parse_address;
 use super::client_tls::ClientTlsOptions;
+use super::headings::{CLIENT, CONNECTIONS};
 use super::load::parse_sources;
 use super::output::OutputOptions;
 use super::suite_table::SuiteTableOptions;
-use super::values::{CpuList, DriverOption, parse_cpus, positive};
+use super::values::{CpuList, DriverOption, parse_cpus, positive, whole, within};
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg suite acme-small http://127.0.0.1:8080/ --out acme-small.html
+
+--help has all options, the suites, more examples and the exit codes.";
 
 /// Options of `thalweg suite`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-#[command(after_help = "\
+#[command(after_help = EXAMPLES, after_long_help = "\
 Suites:
   acme-small   operations per second, 1000 files of 512 bytes, one request per connection
   acme-spec    operations per second, a mix of files from 102 bytes to 900 KB
@@ -49,44 +57,44 @@ pub struct SuiteOptions {
     #[arg(value_name = "URL", required = true)]
     pub url: Option<String>,
     /// Share of the suite's times and numbers to run, above 0 and up to 1
-    #[arg(long, value_name = "SHARE", value_parser = parse_scale, default_value_t = 1.0)]
+    #[arg(long, value_name = "SHARE", value_parser = parse_scale, default_value_t = 1.0, hide_short_help = true)]
     pub scale: f64,
     /// specweb96, specweb99: operations per second or connections for which the tree was written
     /// [default: 100, as of `thalweg files`]
-    #[arg(long, value_name = "N", value_parser = parse_load)]
+    #[arg(long, value_name = "N", value_parser = parse_load, hide_short_help = true)]
     pub load: Option<f64>,
     /// webbench: clients of each mix, two threads each [default: 1,16,32,...,144]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = |text: &str| within::<u32>(text, 1..=100_000), hide_short_help = true)]
     pub clients: Vec<u32>,
     /// webbench: longest random delay before a client's first request
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "0s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "0s", hide_short_help = true)]
     pub start_delay: Duration,
     /// heanet: read rate of each of the concurrent downloads
-    #[arg(long, value_name = "BITS", value_parser = parse_link_rate, default_value = "33.6kbit")]
+    #[arg(long, value_name = "BITS", value_parser = parse_link_rate, default_value = "33.6kbit", hide_short_help = true)]
     pub pace: u64,
     /// acme-modem, heanet, specweb99: maximum connections to try [default: as many as this host
     /// allows]
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = positive, hide_short_help = true)]
     pub max_connections: Option<usize>,
     /// specweb99: path of the dynamic requests [default: only static ones are made]
-    #[arg(long, value_name = "PATH", value_parser = parse_path)]
+    #[arg(long, value_name = "PATH", value_parser = parse_path, hide_short_help = true)]
     pub dynamic: Option<String>,
     /// Maximum time of a request; of a paced download without a byte, which waits at least 10 s.
     /// heanet's autobench has its own
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "5s", help_heading = "Load")]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "5s", help_heading = CONNECTIONS, hide_short_help = true)]
     pub timeout: Duration,
     /// Local address or range FIRST-LAST to connect from; repeatable
-    #[arg(long, value_name = "ADDRS", value_parser = parse_sources, help_heading = "Load")]
+    #[arg(long, value_name = "ADDRS", value_parser = parse_sources, help_heading = CLIENT, hide_short_help = true)]
     pub from: Vec<Vec<IpAddr>>,
     /// CPUs for the load threads, such as 1 or 0,2-3 [default: all, or half of them if the target
     /// is on this host]
-    #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = "Load")]
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = CLIENT, hide_short_help = true)]
     pub cores: Option<CpuList>,
     /// Kernel interface
-    #[arg(long, value_name = "DRIVER", default_value = "auto", help_heading = "Load")]
+    #[arg(long, value_name = "DRIVER", default_value = "auto", help_heading = CLIENT, hide_short_help = true)]
     pub driver: DriverOption,
     /// Seed of the tree and of all random choices
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole, help_heading = CLIENT, hide_short_help = true)]
     pub seed: u64,
     /// TLS.
     #[command(flatten)]
@@ -115,8 +123,9 @@ Examples:
 It is minimal and not SPEC-compliant: responses have as many bytes as the file that a request names, and a cookie with the next
 advertisement. It runs until INT or TERM.")]
 pub struct SuiteOriginOptions {
-    /// Address to listen at
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090")]
+    /// Address to listen at: ADDRESS:PORT, PORT for this host alone, or :PORT for all IPv4
+    /// addresses
+    #[arg(short = 'p', long, alias = "port", value_name = "ADDR", value_parser = parse_address, default_value = "127.0.0.1:8090")]
     pub listen: SocketAddr,
     /// Kernel interface
     #[arg(long, value_name = "DRIVER", default_value = "auto")]

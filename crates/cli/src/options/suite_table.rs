@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use thalweg_lab::document::SuiteName;
 
-use super::values::{CpuList, parse_cpus, positive};
+use super::values::{CpuList, parse_cpus, positive, positive_number, whole};
 
 /// Options of `thalweg suite all`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   thalweg suite all --servers bench/suites/servers.toml --scale 0.05
   thalweg suite all --servers servers.toml --suites acme-small,acme-big --out today
@@ -39,10 +39,10 @@ pub struct SuiteTableOptions {
     #[arg(long)]
     pub resume: bool,
     /// Folder of the document trees; those that are missing are written [default: FOLDER/trees]
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", hide_short_help = true)]
     pub trees: Option<PathBuf>,
     /// Share of the suites' times and numbers to run, from 0.001 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = positive_number)]
     pub scale: f64,
     /// CPUs of each server, such as 0 or 0,2-3 [default: those that the clients do not have; the
     /// first half]
@@ -53,16 +53,16 @@ pub struct SuiteTableOptions {
     #[arg(long, value_name = "CPUS", value_parser = parse_cpus)]
     pub client_cpus: Option<CpuList>,
     /// Load for which the tree of specweb96 is made, operations per second
-    #[arg(long, value_name = "OPS", default_value_t = 100.0)]
+    #[arg(long, value_name = "OPS", default_value_t = 100.0, value_parser = positive_number, hide_short_help = true)]
     pub specweb96_load: f64,
     /// Load for which the tree of specweb99 is made, connections
-    #[arg(long, value_name = "N", default_value_t = 100.0)]
+    #[arg(long, value_name = "N", default_value_t = 100.0, value_parser = positive_number, hide_short_help = true)]
     pub specweb99_load: f64,
     /// acme-modem, heanet, specweb99: maximum connections to try [default: as many as this host
     /// allows]
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = positive, hide_short_help = true)]
     pub max_connections: Option<usize>,
     /// Seed of the trees and of everything random
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole, hide_short_help = true)]
     pub seed: u64,
 }

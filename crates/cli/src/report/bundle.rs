@@ -202,7 +202,8 @@ fn unpack(path: &Path) -> io::Result<Files> {
         Packing::Folder => folder(path),
         Packing::Gzip => entries(GzDecoder::new(File::open(path)?)),
         Packing::Zstd => {
-            let decoder = ruzstd::decoding::StreamingDecoder::new(File::open(path)?).map_err(io::Error::other)?;
+            let decoder = ruzstd::decoding::StreamingDecoder::new(File::open(path)?)
+                .map_err(|_| io::Error::other("it is not compressed with zstd, or it is damaged"))?;
             entries(decoder)
         }
     }

@@ -12,6 +12,7 @@ use thalweg_lab::file::write_whole;
 use thalweg_lab::report;
 
 use crate::exit::{Exit, Failure};
+use crate::format;
 use crate::options::{Format, ReportFormat, ReportOptions};
 use crate::output;
 
@@ -61,6 +62,8 @@ fn format_of(options: &ReportOptions) -> Result<ReportFormat, Failure> {
         Some("csv") => Ok(ReportFormat::Csv),
         Some("json") => Ok(ReportFormat::Json),
         Some("txt") => Ok(ReportFormat::Text),
+        Some("xml") => Ok(ReportFormat::Junit),
+        Some("prom") => Ok(ReportFormat::Prometheus),
         _ => Err(Failure::usage(format!("the format of {} is not clear from its name; use --format", path.display()))),
     }
 }
@@ -69,17 +72,20 @@ fn content(inputs: &[InputRun], format: ReportFormat, chart: Option<&str>) -> Re
     let labelled: Vec<report::Labelled<'_>> = inputs.iter().map(InputRun::labelled).collect();
     let documents: Vec<&Document> = inputs.iter().map(|input| &input.document).collect();
     Ok(match (format, documents.as_slice()) {
+        (ReportFormat::Junit, _) => format::junit(&labelled),
+        (ReportFormat::Github, _) => format::github(&labelled),
+        (ReportFormat::Prometheus, _) => format::prometheus(&labelled),
         (ReportFormat::Html, _) => page(inputs),
         (ReportFormat::Svg, _) => svg(&labelled, chart)?,
-        (ReportFormat::Json, [one]) => output::in_form(one, Format::Json)?,
+        (ReportFormat::Json, [_]) => output::in_form(labelled[0], Format::Json)?,
         (ReportFormat::Json, several) => serde_json::to_string_pretty(several).map_err(Failure::unreachable)? + "\n",
-        (ReportFormat::Tsv, [one]) => output::in_form(one, Format::Tsv)?,
-        (ReportFormat::Csv, [one]) => output::in_form(one, Format::Csv)?,
+        (ReportFormat::Tsv, [_]) => output::in_form(labelled[0], Format::Tsv)?,
+        (ReportFormat::Csv, [_]) => output::in_form(labelled[0], Format::Csv)?,
         (ReportFormat::Tsv, _) => report::table_of_several(&labelled, '\t'),
         (ReportFormat::Csv, _) => report::table_of_several(&labelled, ','),
-        (ReportFormat::Text, several) => {
+        (ReportFormat::Text, _) => {
             let texts: Result<Vec<String>, Failure> =
-                several.iter().map(|document| output::in_form(document, Format::Text)).collect();
+                labelled.iter().map(|result| output::in_form(*result, Format::Text)).collect();
             texts?.join("\n")
         }
     })

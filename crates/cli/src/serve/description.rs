@@ -5,6 +5,7 @@ use thalweg_units::display;
 
 use super::confinement::Confinement;
 use crate::configuration::Configuration;
+use crate::options::ServeOptions;
 
 /// A number with its noun.
 pub fn counted(count: usize, what: &str) -> String {
@@ -20,13 +21,34 @@ pub fn roots(configuration: &Configuration) -> String {
     }
 }
 
-/// The lines at a server's start; `certified` is about the certificate by ACME, if there is to be
-/// one.
-pub fn announcement(roots: &str, running: &Running, confinement: &Confinement, certified: Option<&str>) -> String {
+/// The served folders, with a hint that the current one is served because none was named.
+pub fn served(options: &ServeOptions, configuration: &Configuration) -> String {
+    let roots = roots(configuration);
+    let is_current = options.directory.is_none() && options.served_directory().is_some();
+    if is_current { format!("the current folder, {roots},") } else { roots }
+}
+
+/// The lines at a server's start, for folders as [`served`] has them; `certified` is about the
+/// certificate by ACME, if there is to be one.
+pub fn announcement(served: &str, running: &Running, confinement: &Confinement, certified: Option<&str>) -> String {
     let cpus = counted(running.cpus(), "CPU");
     let certified = certified.map_or_else(String::new, |line| format!("{line}\n"));
     let driver = running.driver().name();
-    format!("serving {roots} on {cpus} over {driver}\n{confinement}\n{certified}{}", places(running))
+    let places = places(running);
+    format!("serving {served} on {cpus} over {driver}\n{confinement}\n{certified}{places}")
+}
+
+/// A line for those who expect others to connect, where none but this host can.
+pub fn reach(addresses: &[ListenAddr]) -> String {
+    let port = |address: &ListenAddr| match address {
+        ListenAddr::Tcp(tcp) if tcp.ip().is_loopback() => Some(tcp.port()),
+        ListenAddr::Tcp(_) | ListenAddr::Unix(_) => None,
+    };
+    let ports: Option<Vec<u16>> = addresses.iter().map(port).collect();
+    match ports.as_deref() {
+        Some([first, ..]) => format!("only this host can connect; --listen :{first} is for all\n"),
+        _ => String::new(),
+    }
 }
 
 /// The addresses of the server, one line each.

@@ -14,6 +14,7 @@ use super::metric::{LoadKind, Metric, Tally};
 use super::settings::{A, CompareError, CompareSettings, RoundLoad};
 use crate::command::RunningCommand;
 use crate::document::{CompareEnd, Trial};
+use crate::redirects;
 use crate::search::{self, SearchSettings};
 use crate::target::Target;
 use crate::trial::{TestBed, TrialRequest, TrialResult, Watcher};
@@ -290,12 +291,18 @@ impl<'a> Rounds<'a> {
         }
         let figures = &result.figures.trial;
         if figures.outcomes.count(Outcome::Good) == 0 {
+            let target = &self.settings.sides[side].target;
             let ends = figures.outcomes.iter().filter(|(_, count)| *count > 0);
-            let outcomes: Vec<String> = ends.map(|(end, count)| format!("{} {end}", display::count(count))).collect();
+            let ends = ends.map(|(end, count)| format!("{} {end}", display::count(count)));
+            let codes = figures.status_codes.iter().map(|(code, count)| format!("{} x {code}", display::count(count)));
+            let outcomes: Vec<String> = ends.chain(codes).collect();
+            let redirects = figures.redirects.as_ref().and_then(|some| redirects::sentence(some, &target.url));
             return Err(CompareError::NothingGood {
                 side: self.name(side),
-                target: self.settings.sides[side].target.shown.clone(),
+                target: target.shown.clone(),
                 outcomes: outcomes.join(", "),
+                responds: figures.outcomes.completed() > 0,
+                advice: redirects.unwrap_or_else(|| "check the address and the requests".to_owned()),
             });
         }
         let rate = figures.rates().good;

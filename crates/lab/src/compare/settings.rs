@@ -115,7 +115,7 @@ pub enum CompareError {
         source: CommandError,
     },
     /// A side answers, but with no good response.
-    #[error("{side}: no response of {target} was good ({outcomes}); check the address and the requests")]
+    #[error("{side}: no response of {target} was good ({outcomes}); {advice}")]
     NothingGood {
         /// The side.
         side: String,
@@ -123,6 +123,10 @@ pub enum CompareError {
         target: String,
         /// How its requests ended.
         outcomes: String,
+        /// Whether it has responded at all.
+        responds: bool,
+        /// What to do, as a clause.
+        advice: String,
     },
     /// The server's processes are not visible.
     #[error(

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use super::observation::ServerObservation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thalweg_measure::trial::{Bytes, Connections, Rates, Sample, SessionsSummary, StreamsSummary, TlsSummary};
+use thalweg_measure::trial::{
+    Bytes, Connections, Rates, Redirects, Sample, SessionsSummary, StreamsSummary, TlsSummary,
+};
 use thalweg_measure::{
     Causes, Counts, IntervalSummary, LoopKind, Outcomes, StatusClasses, StatusCodes, Summary, Verdict,
 };
@@ -60,6 +62,10 @@ pub struct Trial {
     #[schemars(with = "BTreeMap<String, u64>")]
     #[serde(default)]
     pub status_codes: StatusCodes,
+    /// Redirects, where there were any that the check does not take for good. Each response is
+    /// counted by its status, those that were followed among them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub redirects: Option<Redirects>,
     /// Events per second of measured length.
     pub rates: Rates,
     /// Bytes on the wire above TCP.
@@ -124,6 +130,18 @@ impl Trial {
     /// the client, the other is a hint.
     pub fn is_judged(&self) -> bool {
         !matches!(self.phase.as_str(), "calibrate" | "probe")
+    }
+
+    /// The responses of the target to the requests of several trials, and how many redirects were
+    /// followed among them. The requests of a calibration were not for the target.
+    pub fn responses_in(trials: &[Self]) -> (StatusCodes, u64) {
+        let mut codes = StatusCodes::default();
+        let mut followed = 0;
+        for trial in trials.iter().filter(|trial| trial.phase != "calibrate") {
+            codes.merge(&trial.status_codes);
+            followed += trial.redirects.as_ref().map_or(0, |redirects| redirects.followed);
+        }
+        (codes, followed)
     }
 }
 

@@ -19,6 +19,7 @@ pub(super) fn facts(document: &Document) -> Markup {
     html! {
         dl.facts {
             div { dt { "Verdict" } dd { (trials::badge(document.verdict)) @if lower_bound_only { " as a lower bound only" } } }
+            div { dt { "Status codes" } dd { (statuses(&document.trials)) } }
             @if let Some([low, high]) = interval {
                 div { dt { "Capacity, 95 % interval" } dd { (words::rate(low)) " to " (words::per_second(high)) } }
             }
@@ -35,6 +36,17 @@ pub(super) fn facts(document: &Document) -> Markup {
             p.notice { strong { "Client and server ran on the same host." } " They competed for CPU time, so the "
                 "figures are valid for this host with both on it." }
         }
+    }
+}
+
+/// The target's responses by status code.
+fn statuses(trials: &[Trial]) -> String {
+    let (codes, followed) = Trial::responses_in(trials);
+    let counts: Vec<String> = codes.iter().map(|(code, count)| format!("{} × {code}", words::count(count))).collect();
+    match (counts.is_empty(), followed) {
+        (true, _) => "no response".to_owned(),
+        (false, 0) => counts.join(", "),
+        (false, _) => format!("{}; {} followed", counts.join(", "), words::counted(followed, "redirect")),
     }
 }
 

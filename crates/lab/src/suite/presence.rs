@@ -88,6 +88,7 @@ fn not_there(stage: &Stage<'_>, file: &TreeFile, figures: &RunFigures) -> SuiteE
         suite: stage.measured.suite,
         url: stage.test_bed.target.shown.clone(),
         what,
+        responds: trial.outcomes.completed() > 0,
         files: format!("{name} DIR{load}{seed}"),
     }
 }

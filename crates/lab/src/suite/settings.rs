@@ -117,6 +117,8 @@ pub enum SuiteError {
         url: String,
         /// The response to one of its files.
         what: String,
+        /// Whether there was one.
+        responds: bool,
         /// The arguments that write it.
         files: String,
     },

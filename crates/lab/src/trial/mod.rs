@@ -17,8 +17,10 @@ use thalweg_units::display;
 use self::cpu_watch::{CpuUseOfOthers, CpuWatch};
 use crate::client_process::ClientCommand;
 use crate::document::{Client, RUN_INTERRUPTED, Trial};
+use crate::first_ends::FirstEndsWatch;
 use crate::observe::{HostObserver, LocalServer, Observation, TrialObservation};
 use crate::path_check::PathCheck;
+use crate::redirects;
 use crate::target::Target;
 
 mod cpu_watch;
@@ -48,6 +50,8 @@ pub struct TestBed {
     pub path_check: Option<PathCheck>,
     /// The observer of the target's host; one of this host is started by the first trial.
     pub observer: Arc<OnceLock<Option<HostObserver>>>,
+    /// What the first requests to the target have come to.
+    pub first_ends: Arc<FirstEndsWatch>,
 }
 
 /// The observer of running trials: it draws progress and decides whether to go on.
@@ -59,6 +63,8 @@ pub trait Watcher {
     /// The search sends nothing, so that the target can recover: `failed_probes` recovery probes
     /// have failed so far, and `elapsed` of the `patience` for the recovery is over.
     fn on_pause(&mut self, failed_probes: u32, elapsed: Duration, patience: Duration);
+    /// Something that the user should know at once, in a sentence.
+    fn on_warning(&mut self, _warning: &str) {}
     /// A search knows the interval of the threshold so far.
     fn on_estimate(&mut self, _interval95: [f64; 2]) {}
     /// The trial has ended and was judged.
@@ -109,8 +115,17 @@ impl TestBed {
     /// Prepares to measure `target`.
     pub fn new(target: Target, limits: Vec<Limit>) -> Self {
         let (shared_host, server) = (target.is_local(), server_of(&target));
-        let (started, observer) = (Instant::now(), Arc::default());
-        Self { target, limits, server, shared_host, started, client_command: None, path_check: None, observer }
+        Self {
+            target,
+            limits,
+            server,
+            shared_host,
+            started: Instant::now(),
+            client_command: None,
+            path_check: None,
+            observer: Arc::default(),
+            first_ends: Arc::default(),
+        }
     }
 
     /// The same test bed for another process of the target.
@@ -205,6 +220,8 @@ impl TestBed {
             thread::sleep(POLL_INTERVAL);
             let seen = progress.snapshot();
             watcher.on_progress(seen, begun.elapsed());
+            let warning = self.first_ends.look(&seen.first_ends, &progress, &self.target.url);
+            warning.iter().for_each(|warning| watcher.on_warning(warning));
             if makes_up && !seen.lost.is_zero() {
                 progress.extend_by(seen.lost);
             }
@@ -226,11 +243,16 @@ impl TestBed {
             (None, true) => Some(length.min(figures.trial.duration)),
             (None, false) => Some(length).filter(|length| !length.is_zero()),
         };
-        let judgement = self.judge(&mut figures.trial, &others);
+        let mut judgement = self.judge(&mut figures.trial, &others);
+        if figures.interrupted && certain_after.is_none() {
+            judgement.pardon_interruption();
+        }
         let disturbance = Disturbance::of(&figures.trial, &others);
         let mut trial = document_of(phase, at_s, &figures, &judgement, certain_after, &disturbance);
         trial.client.cpus_others = others.by_cpu().into_iter().map(|(cpu, taken)| (cpu, taken.programs())).collect();
         trial.server = observation.server.clone();
+        let redirects = trial.redirects.as_ref().and_then(|some| redirects::sentence(some, &self.target.url));
+        trial.reasons.extend(redirects);
         trial.reasons.extend(observation.lost.as_ref().map(|reason| format!("the observer was lost: {reason}")));
         watcher.on_judged(&trial);
         Ok(TrialResult { figures, judgement, certain_after, disturbance, observation, trial })
@@ -310,6 +332,7 @@ fn document_of(
         causes: figures.causes,
         status: StatusClasses::of(&figures.status_codes),
         status_codes: figures.status_codes.clone(),
+        redirects: figures.redirects.clone(),
         rates,
         bytes: figures.bytes,
         response_time_us: figures.response_time().summary(),

@@ -50,10 +50,11 @@ impl<P: Protocol> Engine<P> {
             self.look_for_disturbance(now);
         }
         let call = &self.calls[stream];
+        self.first_ends.record(outcome, call.status);
         if !call.measured {
             return;
         }
-        if !call.submitted {
+        if !call.was_sent() {
             let due = Due { intended: call.intended, noticed: call.intended.plus_ns(call.late_ns), prompt: true };
             return self.record_unsent(due, outcome, now);
         }
@@ -85,8 +86,10 @@ impl<P: Protocol> Engine<P> {
         figures.intervals.record_end(outcome, counted);
         if outcome.is_completed() {
             let first_byte = call.first_byte.get().unwrap_or(now);
-            figures.service_time.record(now.ns_since(sent_at));
-            figures.first_byte.record(first_byte.ns_since(sent_at));
+            // Of a request that has followed redirects, the first of them was the first to be sent.
+            let first_sent = call.first_sent.get().unwrap_or(sent_at);
+            figures.service_time.record(now.ns_since(first_sent));
+            figures.first_byte.record(first_byte.ns_since(first_sent));
             figures.transfer.record(now.ns_since(first_byte));
             figures.connections.kept += u64::from(call.keep_alive);
             figures.in_window.completed += in_window;
@@ -149,7 +152,7 @@ impl<P: Protocol> Engine<P> {
     /// Ends the oldest request that waits for a connection, if there is one: one to be sent again,
     /// or an arrival, without its having been sent.
     pub(super) fn give_up(&mut self, outcome: Outcome, now: Instant) {
-        if P::MULTIPLEXED && self.end_put_back(outcome, now) {
+        if self.end_put_back(outcome, now) {
             return;
         }
         let Phase::Running(schedule) = &mut self.phase else { return };
@@ -165,6 +168,7 @@ impl<P: Protocol> Engine<P> {
         } else {
             schedule.arrivals.on_end(now);
         }
+        self.first_ends.record(outcome, 0);
         if measured {
             self.record_unsent(Due { intended: arrival.at, noticed, prompt: true }, outcome, now);
         }
@@ -242,7 +246,7 @@ impl<P: Protocol> Engine<P> {
             self.cut(now);
             return true;
         }
-        if P::MULTIPLEXED && schedule.is_drained(now) {
+        if schedule.is_drained(now) {
             self.end_put_back_late(now);
         }
         let Phase::Running(schedule) = &mut self.phase else { return false };
@@ -286,7 +290,10 @@ impl<P: Protocol> Engine<P> {
             measured,
             lost: self.left_out_so_far(now),
             so_far: trial.so_far(),
+            first_ends: self.first_ends,
         };
         self.progress.publish(self.thread, seen);
+        let redirect = trial.redirects.as_ref().and_then(|redirects| redirects.sample.as_ref());
+        redirect.into_iter().for_each(|sample| self.progress.note_redirect(sample));
     }
 }

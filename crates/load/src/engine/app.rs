@@ -18,8 +18,9 @@ use crate::connection::State;
 use crate::figures::RunFigures;
 use crate::plan::choice::{Choices, Chooser};
 use crate::plan::{LoopPlan, Plan};
-use crate::progress::Progress;
-use crate::protocol::Protocol;
+use crate::progress::{FirstEnds, Progress};
+use crate::protocol::{Encoder, Protocol};
+use crate::redirect::Follower;
 use crate::replay::Feed;
 use crate::schedule::Schedule;
 use crate::transport::TlsMemory;
@@ -60,17 +61,13 @@ impl<P: Protocol> Engine<P> {
         let ahead = plan.connections_ahead(thread);
         let opening_s = plan.opening_rate.map_or(0.0, |rate| plan.connections as f64 / rate);
         let until = now.plus_ns((opening_s * 1e9) as u64) + plan.timeout;
-        let is_tls = plan.tls.is_some();
+        let (requests, follower) = requests_of(&plan);
         Self {
             thread,
             start_barrier,
             progress,
-            requests: match &plan.arrivals {
-                LoopPlan::Recorded { recording } => {
-                    Requests::streamed(recording.templates(), is_tls, recording.table().cloned(), &plan.check)
-                }
-                LoopPlan::Open { .. } | LoopPlan::Closed { .. } => Requests::new(&plan.requests, is_tls, &plan.check),
-            },
+            requests,
+            follower,
             feed: None,
             chooser: Chooser::new(plan.pick, Choices::of(&plan.requests), plan.seed, thread, plan.cpus.len()),
             user: plan.user.clone().map(Arc::new),
@@ -105,6 +102,7 @@ impl<P: Protocol> Engine<P> {
             is_short_of_room: false,
             attempts: 0,
             server: Vec::new(),
+            first_ends: FirstEnds::default(),
             figures: RunFigures::new(&plan, driver),
             plan,
         }
@@ -126,7 +124,8 @@ impl<P: Protocol> Engine<P> {
         };
         let reads = self.pacer.as_ref().map_or(0, Pacer::entries);
         let lists = self.idle.len() + self.roomy.len() + self.paused.len() + self.users.places() + self.hashers.len();
-        let requests = self.requests.places() + self.calls.places() + self.spare_buffers.len();
+        let hops = self.follower.as_ref().map_or(0, |follower| follower.places());
+        let requests = self.requests.places() + hops + self.calls.places() + self.spare_buffers.len();
         arrivals + reads + lists + requests + self.deadlines.len() + self.connections.len()
     }
 
@@ -180,6 +179,26 @@ impl<P: Protocol> Engine<P> {
         let times = [arrival, unread, window, deadlines, reads, paused, put_back, Some(self.next_publish)];
         times.into_iter().flatten().min().unwrap_or(now)
     }
+}
+
+/// The requests of a plan, and the follower of their redirects, if they are followed.
+fn requests_of<E: Encoder>(plan: &Plan) -> (Requests<E>, Option<Box<Follower>>) {
+    let is_tls = plan.tls.is_some();
+    let follows = plan.redirects_max > 0 && plan.user.is_none();
+    let follower = follows.then(|| {
+        let (templates, for_get) = plan.templates().with_redirected();
+        Box::new(Follower::new(templates, for_get, is_tls, plan.redirects_max))
+    });
+    let templates = follower.as_ref().map_or(plan.templates(), |follower| follower.templates());
+    let requests = match &plan.arrivals {
+        LoopPlan::Recorded { recording } => {
+            Requests::streamed(templates, is_tls, recording.table().cloned(), &plan.check)
+        }
+        LoopPlan::Open { .. } | LoopPlan::Closed { .. } => {
+            Requests::new(&plan.requests, templates, is_tls, &plan.check)
+        }
+    };
+    (requests, follower)
 }
 
 impl<D: Driver, P: Protocol> App<D> for Engine<P> {

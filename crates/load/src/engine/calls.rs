@@ -14,6 +14,15 @@ use crate::protocol::{End, Protocol, StreamId};
 use crate::schedule::TakenArrival;
 use crate::transport::Transport;
 
+/// The end of a call on a connection.
+struct Ended {
+    outcome: Outcome,
+    /// The connection can go on after it.
+    keep_alive: bool,
+    /// The call follows a redirect: it is among those that are to be made again.
+    follows: bool,
+}
+
 impl<P: Protocol> Engine<P> {
     /// Gives every arrival that is due a connection, as long as there are some, and ends those
     /// whose time is over.
@@ -22,7 +31,7 @@ impl<P: Protocol> Engine<P> {
         if let Phase::Running(schedule) = &mut self.phase {
             schedule.look(now, self.overslept_ns);
         }
-        if P::MULTIPLEXED && !self.make_again(driver, now) {
+        if !self.put_back.is_empty() && !self.make_again(driver, now) {
             return;
         }
         while let Phase::Running(schedule) = &self.phase
@@ -138,6 +147,10 @@ impl<P: Protocol> Engine<P> {
             first_byte: Stamp::default(),
             request,
             retries: 0,
+            hops: 0,
+            redirected: false,
+            hop: None,
+            first_sent: Stamp::default(),
             last,
             measured,
             submitted: false,
@@ -265,6 +278,7 @@ impl<P: Protocol> Engine<P> {
                 calls: &mut self.calls,
                 requests: &self.requests,
                 trial: &mut self.figures.trial,
+                follower: self.follower.as_deref_mut(),
                 server: if sampled { None } else { Some(&mut self.server) },
             };
             let step = connection.protocol.read(oldest, self.requests.encoder(), input, &mut responses);
@@ -365,7 +379,7 @@ impl<P: Protocol> Engine<P> {
             return self.dispatch(driver, now);
         }
         let latest = driver.sent_at(id);
-        let (outcome, keep_alive) = self.end_one(id, stream, outcome, latest, now);
+        let Ended { outcome, keep_alive, follows } = self.end_one(id, stream, outcome, latest, now);
         let connection = &self.connections[id.index()];
         let left = connection.calls.len();
         let is_last = self.plan.calls.is_some_and(|calls| connection.begun >= calls);
@@ -391,6 +405,8 @@ impl<P: Protocol> Engine<P> {
                 (true, false) => CallEnd::Last { lost: left as u32 },
             };
             self.on_user_response(driver, id, end, now);
+        } else if usable && follows && self.has_room(id) {
+            self.begin_again(driver, id, stream, now);
         } else if usable {
             self.offer_room(id);
         } else {
@@ -399,21 +415,13 @@ impl<P: Protocol> Engine<P> {
         self.dispatch(driver, now);
     }
 
-    /// Takes a call off its connection and accounts for it. Returns its outcome and whether the
-    /// connection can go on after it.
-    fn end_one(
-        &mut self,
-        id: SocketId,
-        stream: StreamId,
-        outcome: Outcome,
-        latest: Instant,
-        now: Instant,
-    ) -> (Outcome, bool) {
+    /// Takes a call off its connection and accounts for it, unless it follows a redirect.
+    fn end_one(&mut self, id: SocketId, stream: StreamId, outcome: Outcome, latest: Instant, now: Instant) -> Ended {
         let notice_delay_ns = self.notice_delay_ns();
         let connection = &mut self.connections[id.index()];
         debug_assert!(matches!(connection.state, State::Busy), "a call ends on a busy connection");
         let full = !connection.is_below_capacity(self.plan.pipeline);
-        let call = self.calls.remove(&mut connection.calls, stream);
+        let call = &mut self.calls[stream];
         if !call.submitted
             && let Some(buffers) = &mut connection.buffers
         {
@@ -432,7 +440,12 @@ impl<P: Protocol> Engine<P> {
             self.hashers.push(hasher);
         }
         let keep_alive = call.keep_alive;
-        self.requests.release(call.request);
+        let follows = call.redirected && outcome == Outcome::BadStatus;
+        if follows {
+            self.calls.transfer(&mut connection.calls, &mut self.put_back, stream);
+        } else {
+            self.calls.remove(&mut connection.calls, stream);
+        }
         connection.replies += u32::from(outcome.is_completed());
         connection.failed |= !outcome.is_completed();
         match connection.calls.first() {
@@ -448,13 +461,18 @@ impl<P: Protocol> Engine<P> {
                 }
             }
         }
+        if follows {
+            self.follow(stream, latest, now);
+            return Ended { outcome, keep_alive, follows };
+        }
+        self.release_request(stream);
         self.account(stream, outcome, latest, now);
         if self.user.is_none()
             && let Phase::Running(schedule) = &mut self.phase
         {
             schedule.arrivals.on_end(now);
         }
-        (outcome, keep_alive)
+        Ended { outcome, keep_alive, follows }
     }
 
     /// The oldest call of a connection has taken too long: it ends, and with it all others unless

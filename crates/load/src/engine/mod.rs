@@ -7,9 +7,10 @@
 //! gets room takes the oldest arrival that is due. All parts work on the engine's [`state`]:
 //! [`app`] takes completions and deadlines, [`opening`] makes connections, [`calls`] carries
 //! requests over them and [`submitting`] hands them to the driver, [`users`] has users make several
-//! calls on connections of their own, [`retries`] sends refused requests again, [`pacing`] reads
-//! slowly, [`records`] speaks TLS, and [`accounting`] records what has happened. The protocol of
-//! the connections is a parameter ([`crate::protocol::Protocol`]).
+//! calls on connections of their own, [`retries`] sends refused requests again, [`redirects`]
+//! follows redirects, [`pacing`] reads slowly, [`records`] speaks TLS, and [`accounting`] records
+//! what has happened. The protocol of the connections is a parameter
+//! ([`crate::protocol::Protocol`]).
 
 mod accounting;
 mod app;
@@ -21,6 +22,7 @@ mod pacer;
 mod pacing;
 mod paused;
 mod records;
+mod redirects;
 mod requests;
 mod responses;
 mod retries;

@@ -32,7 +32,10 @@ pub(crate) struct Requests<E> {
 }
 
 enum Source {
-    Ready(Vec<Ready>),
+    Ready {
+        list: Arc<PackedRequests>,
+        encoded: Vec<Ready>,
+    },
     Packed {
         list: Arc<PackedRequests>,
         /// Those with large bodies that were sent, by number and whether they are the last on a
@@ -72,16 +75,17 @@ struct Place {
 }
 
 impl<E: Encoder> Requests<E> {
-    /// The requests of a list, over TLS or not.
-    pub(crate) fn new(requests: &RequestList, is_tls: bool, check: &Check) -> Self {
-        let list = requests.packed();
-        let encoder = E::new(list.templates(), is_tls);
+    /// The requests of a list with these templates, over TLS or not.
+    pub(crate) fn new(requests: &RequestList, templates: &Templates, is_tls: bool, check: &Check) -> Self {
+        let list = requests.packed().clone();
+        let encoder = E::new(templates, is_tls);
         let source = if list.len() <= READY_MAX && list.bytes() <= READY_BYTES_MAX {
-            Source::Ready((0..list.len() as u32).map(|number| ready(&encoder, list, number)).collect())
+            let encoded = (0..list.len() as u32).map(|number| ready(&encoder, &list, number)).collect();
+            Source::Ready { list, encoded }
         } else {
-            Source::Packed { list: list.clone(), large: HashMap::new(), large_bytes: 0 }
+            Source::Packed { list, large: HashMap::new(), large_bytes: 0 }
         };
-        Self { encoder, kinds: kinds(list.templates()), source, check: check.clone() }
+        Self { encoder, kinds: kinds(templates), source, check: check.clone() }
     }
 
     /// Requests that come with their arrivals, with these templates, and are checked by this table.
@@ -117,7 +121,7 @@ impl<E: Encoder> Requests<E> {
     pub(crate) fn places(&self) -> usize {
         match &self.source {
             Source::Streamed(streamed) => streamed.places.len(),
-            Source::Ready(_) | Source::Packed { .. } => 0,
+            Source::Ready { .. } | Source::Packed { .. } => 0,
         }
     }
 
@@ -130,11 +134,11 @@ impl<E: Encoder> Requests<E> {
     /// The request's bytes, if they are ready.
     #[inline]
     pub(crate) fn ready(&mut self, number: u32, last: bool) -> Option<&Encoded> {
-        if !matches!(self.source, Source::Ready(_)) {
+        if !matches!(self.source, Source::Ready { .. }) {
             return self.large(number, last);
         }
-        let Source::Ready(list) = &self.source else { unreachable!("it is that source") };
-        let request = &list[number as usize];
+        let Source::Ready { encoded, .. } = &self.source else { unreachable!("it is that source") };
+        let request = &encoded[number as usize];
         Some(if last { &request.last } else { &request.usual })
     }
 
@@ -159,23 +163,28 @@ impl<E: Encoder> Requests<E> {
     /// Writes the request behind what the buffer holds. Returns the bytes of its body.
     pub(crate) fn write(&self, number: u32, last: bool, out: &mut Vec<u8>) -> usize {
         match &self.source {
-            Source::Ready(list) => {
-                let request = &list[number as usize];
+            Source::Ready { encoded, .. } => {
+                let request = &encoded[number as usize];
                 let encoded = if last { &request.last } else { &request.usual };
                 out.extend_from_slice(&encoded.bytes);
                 encoded.body_bytes
             }
-            Source::Packed { list, .. } => {
-                let (request, _) = list.get(number);
+            Source::Packed { .. } | Source::Streamed(_) => {
+                let request = self.view(number);
                 self.encoder.write(&request, last, out);
                 request.body.len()
             }
+        }
+    }
+
+    /// The request's parts.
+    pub(crate) fn view(&self, number: u32) -> RequestView<'_> {
+        match &self.source {
+            Source::Ready { list, .. } | Source::Packed { list, .. } => list.get(number).0,
             Source::Streamed(streamed) => {
                 let place = &streamed.places[number as usize];
                 let fields = FieldLines::default();
-                let request = RequestView { template: place.template, target: &place.target, fields, body: b"" };
-                self.encoder.write(&request, last, out);
-                0
+                RequestView { template: place.template, target: &place.target, fields, body: b"" }
             }
         }
     }
@@ -183,7 +192,7 @@ impl<E: Encoder> Requests<E> {
     #[inline]
     pub(crate) fn kind(&self, number: u32) -> RequestKind {
         match &self.source {
-            Source::Ready(list) => list[number as usize].kind,
+            Source::Ready { encoded, .. } => encoded[number as usize].kind,
             Source::Packed { list, .. } => self.kinds[list.get(number).0.template],
             Source::Streamed(streamed) => self.kinds[streamed.places[number as usize].template],
         }
@@ -191,8 +200,8 @@ impl<E: Encoder> Requests<E> {
 
     #[inline]
     pub(crate) fn check(&self, number: u32) -> CheckOf<'_> {
-        if let Source::Ready(list) = &self.source {
-            return CheckOf::Whole(list[number as usize].check.as_ref().unwrap_or(&self.check));
+        if let Source::Ready { encoded, .. } = &self.source {
+            return CheckOf::Whole(encoded[number as usize].check.as_ref().unwrap_or(&self.check));
         }
         self.put_together_check(number)
     }
@@ -200,7 +209,7 @@ impl<E: Encoder> Requests<E> {
     #[inline(never)]
     fn put_together_check(&self, number: u32) -> CheckOf<'_> {
         let packed = match &self.source {
-            Source::Ready(_) => None,
+            Source::Ready { .. } => None,
             Source::Packed { list, .. } => list.get(number).1,
             Source::Streamed(streamed) => {
                 let table = streamed.table.as_ref();

@@ -1,5 +1,5 @@
-//! Requests that are sent later, or once more, on another connection: those that the server says it
-//! has not processed (RFC 9113, 8.7), and those that their connection has never sent.
+//! Requests that are sent later, or once more: those that the server says it has not processed (RFC
+//! 9113, 8.7), those that their connection has never sent, and those that follow a redirect.
 //!
 //! Such a call waits for a connection with room, ahead of new arrivals. It stays the request that
 //! it was: due when it was due, in time or not by that, and accounted for once. The time of earlier
@@ -69,6 +69,7 @@ impl<P: Protocol> Engine<P> {
         connection.bytes += call.bytes;
         (call.sent, call.first_byte, call.bytes, call.body_bytes) = (Stamp::default(), Stamp::default(), 0, 0);
         (call.keep_alive, call.fields_differ, call.status) = (false, false, 0);
+        call.redirected = false;
         if let Some(hasher) = &mut call.digest {
             hasher.reset();
         }
@@ -94,9 +95,9 @@ impl<P: Protocol> Engine<P> {
         true
     }
 
-    /// Makes a call on another connection with room. If that has timers of its own for calls that
+    /// Makes a call on a connection with room. If that has timers of its own for calls that
     /// came later, the call may be found to have timed out when the first of these fires.
-    fn begin_again<D: Driver>(&mut self, driver: &mut D, id: SocketId, stream: StreamId, now: Instant) {
+    pub(super) fn begin_again<D: Driver>(&mut self, driver: &mut D, id: SocketId, stream: StreamId, now: Instant) {
         let connection = &mut self.connections[id.index()];
         self.calls.transfer(&mut self.put_back, &mut connection.calls, stream);
         let call = &mut self.calls[stream];
@@ -110,6 +111,12 @@ impl<P: Protocol> Engine<P> {
         call.ready = ready;
         (call.late_ns, call.queue_ns) = (call.late_ns + late_ns, call.queue_ns + queue_ns);
         connection.begun += 1;
+        call.last = self.plan.calls.is_some_and(|calls| connection.begun >= calls);
+        let kind = match (&self.follower, call.followed()) {
+            (Some(follower), Some(hop)) => follower.kind(hop),
+            _ => self.requests.kind(call.request),
+        };
+        connection.protocol.begin(stream, kind);
         if matches!(connection.state, State::Idle) {
             connection.state = State::Busy;
             self.busy += 1;
@@ -126,8 +133,14 @@ impl<P: Protocol> Engine<P> {
     /// Ends the calls that were put back, since it is too late to send them.
     pub(super) fn end_put_back_late(&mut self, now: Instant) {
         while let Some(oldest) = self.put_back.first() {
-            let is_sent = self.calls[oldest].submitted;
-            self.end_put_back(if is_sent { Outcome::Refused } else { Outcome::NotSent }, now);
+            let call = &self.calls[oldest];
+            let outcome = match (call.hops, call.submitted) {
+                (0, false) => Outcome::NotSent,
+                (0, true) => Outcome::Refused,
+                // What has come of it is the redirect.
+                _ => Outcome::BadStatus,
+            };
+            self.end_put_back(outcome, now);
         }
     }
 
@@ -138,7 +151,7 @@ impl<P: Protocol> Engine<P> {
         call.sent.set_once(call.ready);
         call.queue_ns += now.ns_since(call.ready);
         self.hashers.extend(call.digest.take());
-        self.requests.release(call.request);
+        self.release_request(stream);
         self.account(stream, outcome, now, now);
         if let Phase::Running(schedule) = &mut self.phase {
             schedule.arrivals.on_end(now);

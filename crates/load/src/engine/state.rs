@@ -17,8 +17,9 @@ use crate::connection::{Buffers, Connection};
 use crate::figures::RunFigures;
 use crate::plan::choice::Chooser;
 use crate::plan::{Plan, UserPlan};
-use crate::progress::Progress;
+use crate::progress::{FirstEnds, Progress};
 use crate::protocol::{Http1, Protocol};
+use crate::redirect::Follower;
 use crate::replay::Feed;
 use crate::schedule::Schedule;
 use crate::transport::TlsMemory;
@@ -31,6 +32,8 @@ pub struct Engine<P: Protocol = Http1> {
     pub(super) start_barrier: Arc<StartBarrier>,
     pub(super) progress: Arc<Progress>,
     pub(super) requests: Requests<P::Encoder>,
+    /// Follows redirects, if the plan does.
+    pub(super) follower: Option<Box<Follower>>,
     /// The feed of a recording's requests, until the schedule begins.
     pub(super) feed: Option<Feed>,
     pub(super) chooser: Chooser,
@@ -85,6 +88,8 @@ pub struct Engine<P: Protocol = Http1> {
     pub(super) attempts: u64,
     /// The server's name for itself, of the latest response.
     pub(super) server: Vec<u8>,
+    /// How the first requests have ended, those of the warm-up among them.
+    pub(super) first_ends: FirstEnds,
     pub(super) figures: RunFigures,
 }
 

@@ -88,12 +88,18 @@ impl<P: Protocol> Engine<P> {
                 continue;
             }
             let before = batch.len();
-            let encode = |out: &mut Vec<u8>| self.requests.write(call.request, call.last, out);
-            let body_bytes = connection.protocol.write(stream, self.requests.encoder(), batch, encode);
+            let requests = &self.requests;
+            let encode = |out: &mut Vec<u8>| match (&self.follower, call.followed()) {
+                (Some(follower), Some(hop)) => {
+                    follower.write(hop, &requests.view(call.request), requests.encoder(), call.last, out)
+                }
+                _ => requests.write(call.request, call.last, out),
+            };
+            let body_bytes = connection.protocol.write(stream, requests.encoder(), batch, encode);
             call.submitted = batch.len() > before;
             if !call.submitted {
                 // The protocol will name its end.
-            } else if call.measured && call.retries > 0 {
+            } else if call.measured && (call.retries > 0 || call.hops > 0) {
                 self.figures.record_sent_again(batch.len() - before, body_bytes);
             } else if call.measured {
                 self.figures.record_sent(batch.len() - before, body_bytes, in_window);

@@ -15,7 +15,7 @@ use thalweg_wire::Version;
 use crate::input::check::Check;
 use crate::input::sessions::Sessions;
 use crate::replay::Recording;
-use crate::request::RequestList;
+use crate::request::{RequestList, Templates};
 
 pub mod choice;
 pub mod rate;
@@ -87,6 +87,9 @@ pub struct Plan {
     /// How often a request is sent again, at most, that the server says it has not processed, where
     /// the protocol can say so. It stays one request, due when it was.
     pub retries: u8,
+    /// How many redirects on the same host are followed for a request, at most. It stays one
+    /// request, due when it was; users follow none.
+    pub redirects_max: u8,
     /// The connection that takes the next request.
     pub reuse: Reuse,
     /// The pace at which responses are read; `None`: as fast as they come.
@@ -259,6 +262,7 @@ impl Plan {
             receive_window: RECEIVE_WINDOW,
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
             retries: 0,
+            redirects_max: 0,
             reuse: Reuse::default(),
             pace: None,
             check: Check::default(),
@@ -275,9 +279,14 @@ impl Plan {
 
     /// The version of HTTP of its requests.
     pub fn version(&self) -> Version {
+        self.templates().version()
+    }
+
+    /// The common parts of its requests.
+    pub(crate) fn templates(&self) -> &Templates {
         match &self.arrivals {
-            LoopPlan::Recorded { recording } => recording.templates().version(),
-            LoopPlan::Open { .. } | LoopPlan::Closed { .. } => self.requests.packed().templates().version(),
+            LoopPlan::Recorded { recording } => recording.templates(),
+            LoopPlan::Open { .. } | LoopPlan::Closed { .. } => self.requests.packed().templates(),
         }
     }
 

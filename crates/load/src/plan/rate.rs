@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use thalweg_units::{parse_rate, parse_time};
+use thalweg_units::{parse_rate, parse_seconds};
 
 /// Arrivals per second as a function of time, made of segments over each of which the rate stays or
 /// changes linearly. Before the first segment its first rate holds, after the last one its last.
@@ -23,8 +23,8 @@ struct Segment {
     to: f64,
 }
 
-/// Rates as they are written: `5000/s`, `1000/s..5000/s` for a ramp, several with commas between
-/// them for steps, each with a length as in `1000/s:10s` or all without one.
+/// Rates as they are written: `5000` or `5000/s`, `1000..5000` for a ramp, several with commas
+/// between them for steps, each with a length as in `1000:10s` or all without one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateText {
     parts: Vec<RatePart>,
@@ -179,7 +179,7 @@ impl std::str::FromStr for RateText {
         let parts: Vec<RatePart> = text.split(',').map(|part| part.trim().parse()).collect::<Result<_, _>>()?;
         let with_length = parts.iter().filter(|part| part.length.is_some()).count();
         if with_length != 0 && with_length != parts.len() {
-            return Err(RateError("give each step a length, as in 1000/s:10s,2000/s:20s, or none of them".to_owned()));
+            return Err(RateError("give each step a length, as in 1000:10s,2000:20s, or none of them".to_owned()));
         }
         if parts.len() > RateProfile::SEGMENTS_MAX {
             return Err(RateError(format!("{} steps; the maximum is {}", parts.len(), RateProfile::SEGMENTS_MAX)));
@@ -202,7 +202,7 @@ impl std::str::FromStr for RatePart {
         let (rates, length) = match text.split_once(':') {
             None => (text, None),
             Some((rates, length)) => {
-                let length = parse_time(length).map_err(|error| RateError(error.to_string()))?;
+                let length = parse_seconds(length).map_err(|error| RateError(error.to_string()))?;
                 if length.is_zero() {
                     return Err(RateError(format!("{text:?}: a step has a length")));
                 }
@@ -283,6 +283,8 @@ mod tests {
         let length = |text: &str| text.parse::<RateText>().unwrap().length();
         assert_eq!(length("5/s"), None);
         assert_eq!(length("5/s:1s,60/m..7/s:2s"), Some(Duration::from_secs(3)));
+        assert_eq!(length("5:1,6..7:2.5"), Some(Duration::from_millis(3500)));
+        assert_eq!("1000..5000".parse(), "1000/s..5000/s".parse::<RateText>());
         for wrong in ["", "x", "0/s", "5/s:0s", "5/s:1s,6/s", "1/s..0/s", "1/s:1s,0/s:1s", "5/s..", "-1/s", "5/s:x"] {
             assert!(wrong.parse::<RateText>().is_err(), "{wrong:?}");
         }

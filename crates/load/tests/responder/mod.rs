@@ -87,6 +87,15 @@ impl Responder {
         self.connection.release(stream, out);
     }
 
+    /// Appends a redirect.
+    pub fn redirect(&mut self, stream: u32, status: &str, location: &str, out: &mut Vec<u8>) {
+        let mut block = Vec::new();
+        encode_stateless(b":status", status.as_bytes(), &mut block);
+        encode_stateless(b"location", location.as_bytes(), &mut block);
+        self.connection.headers(stream, &block, true, out);
+        self.connection.release(stream, out);
+    }
+
     pub fn reset(&mut self, stream: u32, code: ErrorCode, out: &mut Vec<u8>) {
         self.connection.reset(stream, code, out);
         self.connection.release(stream, out);

@@ -30,9 +30,13 @@ enum Reaction {
     RefusalAtFirst,
     /// GOAWAY, and then a response.
     GoAway,
+    /// A redirect to the request with that number.
+    Redirect(u64),
+    /// GOAWAY, and then such a redirect.
+    RedirectAndGoAway(u64),
 }
 
-use Reaction::{GoAway, Nothing, RefusalAtFirst, Reset, Response};
+use Reaction::{GoAway, Nothing, Redirect, RedirectAndGoAway, RefusalAtFirst, Reset, Response};
 
 struct Peer {
     responder: Responder,
@@ -69,6 +73,11 @@ impl Server {
                 }
                 Nothing | RefusalAtFirst => {}
                 Reset(code) => peer.responder.reset(stream, code, &mut peer.output),
+                Redirect(to) => peer.responder.redirect(stream, "302", &format!("/{to}"), &mut peer.output),
+                RedirectAndGoAway(to) => {
+                    peer.responder.go_away(&mut peer.output);
+                    peer.responder.redirect(stream, "302", &format!("/{to}"), &mut peer.output);
+                }
                 GoAway => {
                     peer.responder.go_away(&mut peer.output);
                     peer.responder.respond(stream, b"the last one", &mut peer.output);
@@ -254,6 +263,40 @@ fn a_refused_request_is_sent_again_if_the_plan_says_so() {
         assert!(trial.response_time().max() > trial.service_time.max(), "the first attempt takes time as well");
     };
     with_seeds(0..4, run);
+}
+
+#[test]
+fn redirects_are_followed_on_streams_of_the_same_connection() {
+    let run = |seed| {
+        let network =
+            SimConfig { fragment_probability: if seed % 2 == 0 { 0.5 } else { 0.0 }, ..SimConfig::calm(seed) };
+        let plan = Plan { redirects_max: 2, ..streams(200, 8, b"with a body") };
+        let react = |number| match number {
+            0..1000 if number % 2 == 0 => Redirect(number + 1000),
+            0..1000 => Response(1),
+            _ => Response(3),
+        };
+        let (figures, server) = play(plan, network, 100, react);
+        let trial = &figures.trial;
+        assert_eq!((trial.counts.offered, trial.counts.sent, trial.counts.good), (200, 200, 200));
+        assert_eq!(trial.redirects.as_ref().map(|redirects| redirects.followed), Some(100));
+        assert_eq!((trial.connections.opened, server.requests.len()), (1, 300));
+        let hop = server.requests.iter().find(|request| request.field(":path") == "/1000").expect("it was followed");
+        assert_eq!((hop.field(":method"), hop.field("x-own"), hop.body_bytes), ("GET", "of its own", 0));
+        assert_eq!(hop.field("content-length"), "", "a GET has no content");
+        assert!(trial.service_time.max() >= 3 * MS, "{} ns", trial.service_time.max());
+    };
+    with_seeds(0..4, run);
+}
+
+#[test]
+fn a_redirect_on_a_connection_that_goes_away_is_followed_on_another() {
+    let plan = Plan { redirects_max: 1, ..streams(50, 1, b"") };
+    let react = |number| if number < 1000 { RedirectAndGoAway(number + 1000) } else { Response(1) };
+    let (figures, server) = play(plan, SimConfig::calm(1), 100, react);
+    let trial = &figures.trial;
+    assert_eq!((trial.counts.good, server.requests.len()), (50, 100), "{:?}", trial.outcomes);
+    assert!(trial.connections.opened >= 50, "{} connections", trial.connections.opened);
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod memory;
 mod misbehaviour;
 mod pace;
 mod pipelining;
+mod redirects;
 mod replay;
 #[path = "../responder/mod.rs"]
 mod responder;

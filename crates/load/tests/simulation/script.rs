@@ -66,6 +66,27 @@ pub enum Response {
     Old,
     /// In HTTP/1.0 that keeps the connection.
     OldKept,
+    /// A redirect with this status to the request with that number, in one of several forms.
+    Redirect(u16, u64, RedirectForm),
+}
+
+/// The form of a redirect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RedirectForm {
+    /// As a path, on a connection that is kept.
+    Path,
+    /// As a URL.
+    Url,
+    /// With an announced end of the connection.
+    Closing,
+    /// Ended by the end of the connection.
+    UntilClose,
+    /// In so many nanoseconds from one byte to the next.
+    Dribbled(u64),
+    /// To another host.
+    OtherHost,
+    /// To nowhere.
+    NoLocation,
 }
 
 /// One thing that the server does for a response.
@@ -85,7 +106,7 @@ impl Response {
             Self::InterimTogether => Outcome::Good,
             Self::Closing | Self::UntilClose | Self::Early | Self::Abandoning | Self::Twice(_) => Outcome::Good,
             Self::Old | Self::OldKept | Self::Halting(_) => Outcome::Good,
-            Self::Status(_) => Outcome::BadStatus,
+            Self::Status(_) | Self::Redirect(..) => Outcome::BadStatus,
             Self::WrongContent | Self::WrongLength => Outcome::FailedCheck,
             Self::Truncated => Outcome::Truncated,
             Self::Garbage | Self::Surplus => Outcome::ProtocolError,
@@ -168,6 +189,7 @@ impl Response {
                 let head = b"HTTP/1.1 200 OK\r\n\r\n";
                 vec![(0, Step::Send([head, &content[..]].concat())), (30 * US, Step::Close)]
             }
+            Self::Redirect(status, to, form) => redirect(status, to, form),
             Self::Status(status) => vec![(0, Step::Send(response(status, "", b"no\n")))],
             Self::WrongContent => {
                 let wrong = format!("{number:0CONTENT_BYTES$}");
@@ -190,6 +212,30 @@ impl Response {
             steps.push((0, Step::Close));
         }
         steps
+    }
+}
+
+fn redirect(status: u16, to: u64, form: RedirectForm) -> Vec<(u64, Step)> {
+    let location = match form {
+        RedirectForm::NoLocation => String::new(),
+        RedirectForm::OtherHost => format!("Location: http://elsewhere/{to}\r\n"),
+        RedirectForm::Url => format!("location: HTTP://H:80/x/../{to}#there\r\n"),
+        _ => format!("Location: /{to}\r\n"),
+    };
+    let content = b"it has moved\n";
+    match form {
+        RedirectForm::Closing => {
+            let fields = format!("Connection: close\r\n{location}");
+            vec![(0, Step::Send(response(status, &fields, content))), (0, Step::Close)]
+        }
+        RedirectForm::UntilClose => {
+            let head = format!("HTTP/1.1 {status} Reason\r\n{location}\r\n");
+            vec![(0, Step::Send([head.as_bytes(), content].concat())), (30 * US, Step::Close)]
+        }
+        RedirectForm::Dribbled(ns) => {
+            response(status, &location, content).iter().map(|&byte| (ns, Step::Send(vec![byte]))).collect()
+        }
+        _ => vec![(0, Step::Send(response(status, &location, content)))],
     }
 }
 

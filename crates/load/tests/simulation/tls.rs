@@ -65,8 +65,13 @@ impl Server {
         }
         peer.input.extend_from_slice(&plain);
         while let Some(at) = peer.input.windows(4).position(|window| window == b"\r\n\r\n") {
-            peer.input.drain(..at + 4);
+            let head: Vec<u8> = peer.input.drain(..at + 4).collect();
             self.requests += 1;
+            if head.starts_with(b"GET /moved ") {
+                let redirect = format!("HTTP/1.1 301 Moved\r\nLocation: https://{NAME}/\r\nContent-Length: 0\r\n\r\n");
+                peer.tls.seal(redirect.as_bytes(), &mut peer.output).expect("the handshake is complete");
+                continue;
+            }
             let length = format!("Content-Length: {CONTENT_BYTES}\r\n");
             let framing = if self.end == End::Length { &*length } else { "Connection: close\r\n" };
             let mut response = format!("HTTP/1.1 200 OK\r\n{framing}\r\n").into_bytes();
@@ -155,6 +160,28 @@ fn play(plan: Plan, network: SimConfig, end: End, resume: Resume, trusts: bool) 
     let mut both = Both { engine, server, give_up_at: began.plus_ns(100 * SECOND) };
     run(&mut sim, &mut both).expect("the simulation goes on");
     (both.engine.into_figures(), both.server)
+}
+
+#[test]
+fn redirects_are_followed_over_tls() {
+    let run = |seed| {
+        let network = SimConfig { fragment_probability: 0.5, ..SimConfig::calm(seed) };
+        let text = RequestText {
+            method: "GET",
+            authority: NAME,
+            target: "/moved",
+            version: Version::Http11,
+            fields: &[],
+            body: b"",
+        };
+        let moved = [template(&text).expect("the request is in order")].into();
+        let plan = Plan { requests: moved, redirects_max: 1, ..requests(100) };
+        let (figures, server) = play(plan, network, End::Length, Resume::Never, true);
+        let trial = &figures.trial;
+        assert_eq!((trial.counts.good, server.requests), (100, 200), "{:?}", trial.outcomes);
+        assert_eq!(trial.redirects.as_ref().map(|redirects| redirects.followed), Some(100));
+    };
+    with_seeds(0..3, run);
 }
 
 fn requests(number: u64) -> Plan {

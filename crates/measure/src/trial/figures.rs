@@ -3,6 +3,7 @@
 
 use super::connections::Connections;
 use super::left_out::LeftOut;
+use super::redirects::Redirects;
 use super::sample::Sample;
 use super::sessions::Sessions;
 use super::so_far::{OverLimits, SoFar, Thresholds};
@@ -54,6 +55,8 @@ pub struct TrialFigures {
     pub held_back: u64,
     /// Responses by status, interim ones included.
     pub status_codes: StatusCodes,
+    /// Redirects among them, if there were any that the load did not take for good.
+    pub redirects: Option<Redirects>,
     /// Bytes moved.
     pub bytes: Bytes,
     /// Last byte less sent.
@@ -94,6 +97,8 @@ pub struct TrialFigures {
     pub left_out: LeftOut,
     /// The requests that are left out.
     pub(super) left_out_requests: Option<Box<TrialFigures>>,
+    /// The load ends at a time, not after a number of requests; so responses are to come within it.
+    pub ends_by_time: bool,
     /// The time that was to be measured; `None`: the length of the schedule. A verdict needs half
     /// of it.
     pub wanted: Option<Duration>,
@@ -229,6 +234,7 @@ impl TrialFigures {
             in_window: WindowCounts::default(),
             held_back: 0,
             status_codes: StatusCodes::default(),
+            redirects: None,
             bytes: Bytes::default(),
             service_time: Histogram::new(),
             lag: Histogram::new(),
@@ -246,6 +252,7 @@ impl TrialFigures {
             under_way: 0,
             left_out: LeftOut::default(),
             left_out_requests: None,
+            ends_by_time: false,
             wanted: None,
             disturbed_by: None,
             sessions: None,
@@ -384,6 +391,9 @@ impl TrialFigures {
         self.in_window.merge(&other.in_window);
         self.held_back += other.held_back;
         self.status_codes.merge(&other.status_codes);
+        if let Some(theirs) = &other.redirects {
+            self.redirects.get_or_insert_default().merge(theirs);
+        }
         self.bytes.merge(&other.bytes);
         self.service_time.merge(&other.service_time);
         self.lag.merge(&other.lag);
@@ -404,6 +414,7 @@ impl TrialFigures {
         swap(&mut self.in_window, &mut other.in_window);
         swap(&mut self.held_back, &mut other.held_back);
         swap(&mut self.status_codes, &mut other.status_codes);
+        swap(&mut self.redirects, &mut other.redirects);
         swap(&mut self.bytes, &mut other.bytes);
         swap(&mut self.service_time, &mut other.service_time);
         swap(&mut self.lag, &mut other.lag);
@@ -425,6 +436,11 @@ impl TrialFigures {
             good: rate(self.in_window.good),
             connections: rate(self.in_window.connections),
         }
+    }
+
+    /// Whether no response was completed: within the schedule, if that ends at a time, else at all.
+    pub fn completed_nothing(&self) -> bool {
+        self.outcomes.completed() == 0 || (self.ends_by_time && self.in_window.completed == 0)
     }
 
     /// Requests that did not leave and the client is to blame for: it had no descriptor or address,

@@ -29,6 +29,17 @@ pub enum Starvation {
 pub enum Reason {
     /// INVALID: there was no request to judge by.
     NothingOffered,
+    /// INVALID: no request left in the measured time, and none had ended when it was over.
+    NothingSent,
+    /// FAIL: no response was whole by the end of the measured time.
+    NothingCompleted {
+        /// Requests that were sent.
+        sent: u64,
+        /// Responses that came after its end.
+        later: u64,
+        /// The measured time.
+        duration: Duration,
+    },
     /// INVALID: the client's own counts contradict each other.
     Miscounted(CountsError),
     /// INVALID: the client did not send the requests that the schedule called for.
@@ -236,6 +247,19 @@ impl fmt::Display for Reason {
         let of = |part: u64, whole: u64| format!("{} of {}", display::count(part), display::count(whole));
         match self {
             Reason::NothingOffered => f.write_str("no request was offered"),
+            Reason::NothingSent => f.write_str("no request was sent in the measured time"),
+            Reason::NothingCompleted { sent, later, duration } => {
+                let (sent, duration) = (display::count(*sent), display::time(duration.as_nanos() as u64));
+                write!(f, "no response was complete by the end of the measured {duration}, of {sent} requests sent")?;
+                match later {
+                    0 => f.write_str("; use a longer --duration if responses take that long"),
+                    _ => write!(
+                        f,
+                        "; {} came later: use a longer --duration, so that rates can be measured",
+                        display::count(*later)
+                    ),
+                }
+            }
             Reason::Miscounted(error) => write!(f, "the client miscounted: {error}"),
             Reason::Unsent { unsent, offered } => {
                 let bound = short_percent(UNSENT_MAX);

@@ -49,6 +49,29 @@ fn check(figures: &TrialFigures, limits: &[&str], expected: Verdict, reasons: &[
 }
 
 #[test]
+fn a_trial_that_completed_nothing_does_not_pass() {
+    let none = "no response was complete by the end of the measured 10.0 s, of 3 requests sent";
+    // Downloads that are under way when the trial is cut off are in no other count.
+    let mut cut = empty(LoopKind::Closed);
+    (cut.under_way, cut.in_window.sent) = (3, 3);
+    let longer = format!("{none}; use a longer --duration if responses take that long");
+    check(&cut, &[], Verdict::Fail, &[&longer]);
+    cut.in_window.sent = 0;
+    check(&cut, &[], Verdict::Invalid, &["no request was sent in the measured time"]);
+
+    // Responses that come after the end make no rate.
+    let mut late = empty(LoopKind::Closed);
+    late.outcomes.record_n(Outcome::Good, 3);
+    late.counts = Counts::of(&late.outcomes, 3);
+    late.ends_by_time = true;
+    let later = format!("{none}; 3 came later: use a longer --duration, so that rates can be measured");
+    check(&late, &[], Verdict::Fail, &[&later]);
+    // A number of requests is over when they are.
+    late.ends_by_time = false;
+    check(&late, &[], Verdict::Pass, &[]);
+}
+
+#[test]
 fn limits_decide_between_pass_and_fail() {
     use Outcome::{BadStatus, FailedCheck, Good, Refused, Timeout};
     let good = good_trial();

@@ -41,6 +41,14 @@ impl Judgement {
         self.notes.iter().any(|note| matches!(note, Note::Late { .. })) || self.reasons.iter().any(Reason::is_lateness)
     }
 
+    /// Takes back a FAIL for nothing but that no response was complete: of a trial that the user
+    /// has ended before its time.
+    pub fn pardon_interruption(&mut self) {
+        if matches!(self.reasons[..], [Reason::NothingCompleted { .. }]) {
+            self.verdict = Verdict::Invalid;
+        }
+    }
+
     /// Whether a client that was kept from its work may have brought this about: it was late, or
     /// what it sent late and all at once overtaxed the target.
     pub fn may_be_disturbed(&self) -> bool {
@@ -80,9 +88,10 @@ const REFUSED_MIN: f64 = 0.01;
 ///   the lag says whether such a thread was too slow.
 /// * Less than half of the wanted time is left, because the rest was disturbed from outside
 ///   ([`LeftOut`](super::LeftOut)).
-/// * Nothing was offered, or the counts contradict each other.
+/// * Nothing was offered or sent, or the counts contradict each other.
 ///
-/// **PASS** if all limits are met, the connections that were to be held are open at the end,
+/// **PASS** if a response was complete within the measured time (or at all, where a number of
+/// requests ends it), all limits are met, the connections that were to be held are open at the end,
 /// completions are within 1 % of offered in an open loop (or within the share of errors that a
 /// limit allows, if that is more), and requests in flight show no upward trend in an open loop. An
 /// open loop's lag is part of its response times, so it does not stand in the way of a PASS; a note
@@ -112,6 +121,9 @@ pub fn verdict(figures: &TrialFigures, limits: &[Limit]) -> Judgement {
         return Judgement { verdict: Verdict::Invalid, reasons: shortfalls, notes };
     }
     let failures = failures(figures, &effective, &response_time, &mut notes);
+    if failures.is_empty() && shortfalls.is_empty() && late.is_empty() && figures.completed_nothing() {
+        return nothing_completed(figures, notes);
+    }
     let refused = refusals(figures, &effective).filter(|_| shortfalls.iter().all(Reason::is_lateness));
     let stands = failures.iter().any(|failure| lateness::stands_in_spite_of_it(failure, figures));
     let verdict = match () {
@@ -158,6 +170,19 @@ fn failures(figures: &TrialFigures, limits: &[Limit], response_time: &Histogram,
         }
     }
     reasons
+}
+
+/// The judgement of a trial in which nothing went wrong because nothing came to its end.
+fn nothing_completed(figures: &TrialFigures, notes: Vec<Note>) -> Judgement {
+    let sent = figures.in_window.sent.max(figures.counts.sent);
+    let (verdict, reason) = match sent {
+        0 => (Verdict::Invalid, Reason::NothingSent),
+        _ => {
+            let (later, duration) = (figures.outcomes.completed(), figures.duration);
+            (Verdict::Fail, Reason::NothingCompleted { sent, later, duration })
+        }
+    };
+    Judgement { verdict, reasons: vec![reason], notes }
 }
 
 /// The limits with that on errors, which holds if no other is given.

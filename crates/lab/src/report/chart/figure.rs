@@ -96,7 +96,7 @@ pub(crate) fn json_for_script(value: &impl Serialize) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Axis, Color, Dashes, Panel, Point, Series};
+    use super::super::{Across, Axis, Color, Dashes, Panel, Point, Rule, Series};
     use super::*;
 
     #[test]
@@ -125,6 +125,32 @@ mod tests {
         assert_eq!(spots.spots, [(0, 0.0, 0.25, "one".to_owned()), (0, 0.5, 0.75, "<three>".to_owned())]);
         for drawn in [chart().figure().into_string(), chart().file()] {
             assert!(!drawn.contains("NaN") && !drawn.contains("inf\""), "{drawn}");
+        }
+    }
+
+    /// Places of the labels of rules, and of the plot's upper and lower edge.
+    fn labels_and_plot(drawn: &str) -> (Vec<f64>, [f64; 2]) {
+        let number = |text: &str| text.split([' ', '"', ';']).next().unwrap().parse::<f64>().unwrap();
+        let labels = drawn.split("<text class=\"halo").skip(1);
+        let labels = labels.map(|label| number(label.split(" y=\"").nth(1).unwrap())).collect();
+        let plot: Vec<f64> =
+            drawn.split("data-panels=\"").nth(1).unwrap().split(['"', ' ']).take(4).map(number).collect();
+        (labels, [plot[1], plot[1] + plot[3]])
+    }
+
+    #[test]
+    fn the_label_of_a_limit_beyond_the_axis_never_covers_the_legend() {
+        for y in [1e9, 4.0, 3.9, 2.0, 0.0, -1e9] {
+            let mut chart = chart();
+            let rule = |at| Rule::new(at, Color::Fail, Dashes::Short, "limit p99<1h");
+            chart.panels[0].rules = vec![rule(Across::Y(y)), rule(Across::X(1e9)), rule(Across::X(2.0))];
+            let figure = chart.figure().into_string();
+            for drawn in figure.split("<svg class=\"").skip(1).filter(|svg| svg.contains("data-panels")) {
+                let (labels, [top, bottom]) = labels_and_plot(drawn);
+                assert_eq!(labels.len(), 2, "a line that is nowhere has no label: {drawn}");
+                assert!(labels.iter().all(|label| (top + 10.0..=bottom).contains(label)), "{y}: {labels:?} {drawn}");
+            }
+            assert_eq!(figure.contains("limit p99&lt;1h ↑"), y > 4.0);
         }
     }
 

@@ -161,17 +161,28 @@ impl Chart {
             let (x, y, anchor) = match rule.at {
                 Across::X(x) => {
                     let place = self.x.place(x);
+                    if !is_on_axis(place) {
+                        continue;
+                    }
                     row += 1.0;
                     let (shift, anchor) = if place > 0.5 { (-6.0, "end") } else { (6.0, "start") };
                     (plot.left + place * plot.width + shift, plot.top + 18.0 * row - 4.0, anchor)
                 }
                 Across::Y(y) => {
-                    let y = plot.y(panel, y);
+                    // A label stays in its plot, wherever its line would be.
+                    let y = plot.y(panel, y).clamp(plot.top, plot.top + plot.height);
                     (plot.left + 6.0, if y < plot.top + 18.0 { y + 16.0 } else { y - 6.0 }, "start")
                 }
             };
+            let beyond = match rule.at {
+                Across::Y(y) if panel.y.place(y) > AXIS_END => " ↑",
+                Across::Y(y) if panel.y.place(y) < -AXIS_MARGIN => " ↓",
+                _ => "",
+            };
             labels.push(html! {
-                text class={ "halo f-" (rule.color.name()) } x=(short(x)) y=(short(y)) text-anchor=(anchor) { (rule.label) }
+                text class={ "halo f-" (rule.color.name()) } x=(short(x)) y=(short(y)) text-anchor=(anchor) {
+                    (rule.label) (beyond)
+                }
             });
         }
         html! { @for label in labels { (label) } }
@@ -205,7 +216,7 @@ impl Chart {
     fn marks(&self, series: &Series, panel: &Panel, plot: Plot) -> Markup {
         let place = |point: &Point| {
             let (x, y) = (self.x.place(point.x), panel.y.place(point.y.unwrap_or(0.0)));
-            let is_inside = [x, y].iter().all(|place| (-0.001..=1.001).contains(place));
+            let is_inside = [x, y].into_iter().all(is_on_axis);
             is_inside.then_some((plot.left + x * plot.width, plot.top + (1.0 - y) * plot.height))
         };
         let drawn = || series.points.iter().filter(|point| is_drawn(point));
@@ -329,6 +340,14 @@ impl Mark {
 
 const FILE_STYLE: &str = ".halo{paint-order:stroke;stroke:#fdfdfb;stroke-width:4px;stroke-linejoin:round}\
                           @media screen and (prefers-color-scheme:dark){.halo{stroke:#16181b}}";
+
+/// By how much of an axis a place may lie beyond its ends through rounding.
+const AXIS_MARGIN: f64 = 0.001;
+const AXIS_END: f64 = 1.0 + AXIS_MARGIN;
+
+fn is_on_axis(place: f64) -> bool {
+    (-AXIS_MARGIN..=AXIS_END).contains(&place)
+}
 
 fn is_drawn(point: &Point) -> bool {
     point.x.is_finite() && point.y.is_some_and(f64::is_finite)

@@ -19,7 +19,7 @@ const FIELDS_MAX: usize = 32;
 /// The conditions on a response that make it good, beyond being complete and in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Check {
-    /// The status; without it, any 2xx and 3xx is good.
+    /// The status; without it, any 2xx is good. A redirect is no answer to what was requested.
     pub status: Option<StatusSet>,
     /// The length of the content in bytes.
     pub length: Option<u64>,
@@ -121,7 +121,7 @@ impl Check {
     /// Judges a whole response by its status and content. `digest` is that of the content, wherever
     /// [`sha256`](Self::sha256) requires one.
     pub fn judge(&self, status: u16, length: u64, digest: Option<[u8; 32]>) -> Outcome {
-        let good_status = self.status.map_or((200..400).contains(&status), |statuses| statuses.contains(status));
+        let good_status = self.status.map_or((200..300).contains(&status), |statuses| statuses.contains(status));
         let good_length = self.length.is_none_or(|expected| expected == length);
         judge(good_status, good_length && self.sha256.is_none_or(|expected| digest == Some(expected)))
     }
@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn statuses() {
-        check_status("", &[200, 399], &[100, 199, 400, 999, 0]);
+        check_status("", &[200, 299], &[100, 199, 300, 301, 304, 400, 999, 0]);
         check_status("status=404", &[404], &[200, 403, 405, 0, 1]);
         check_status("status=2xx", &[200, 299], &[199, 300]);
         check_status("status=200|206", &[200, 206], &[203, 404]);

@@ -103,6 +103,11 @@ impl<'a> PackedCheck<'a> {
         self.statuses.chunks_exact(4).map(move |range| (number(&range[..2]), number(&range[2..])))
     }
 
+    /// Whether it names a status.
+    fn lists(self, status: u16) -> bool {
+        self.ranges().any(|(first, last)| first <= status && status <= last)
+    }
+
     /// Kind, name and value of each condition on a field.
     fn fields(self) -> impl Iterator<Item = (u8, &'a [u8], &'a [u8])> {
         let mut rest = self.fields;
@@ -135,8 +140,8 @@ impl<'a> PackedCheck<'a> {
 
     fn judge(self, status: u16, length: u64, digest: Option<[u8; 32]>) -> Outcome {
         let good_status = match self.statuses.is_empty() {
-            true => (200..400).contains(&status),
-            false => self.ranges().any(|(first, last)| first <= status && status <= last),
+            true => (200..300).contains(&status),
+            false => self.lists(status),
         };
         let same_digest = self.sha256.is_none_or(|expected| digest.is_some_and(|digest| digest == expected));
         judge(good_status, self.length.is_none_or(|expected| expected == length) && same_digest)
@@ -160,6 +165,14 @@ impl CheckOf<'_> {
         match self {
             Self::Whole(check) => !check.fields.is_empty(),
             Self::Packed(bytes) => read(bytes).field_count > 0,
+        }
+    }
+
+    /// Whether a status is good because it is named.
+    pub(crate) fn lists(self, status: u16) -> bool {
+        match self {
+            Self::Whole(check) => check.status.is_some_and(|statuses| statuses.contains(status)),
+            Self::Packed(bytes) => read(bytes).lists(status),
         }
     }
 
@@ -213,6 +226,9 @@ mod tests {
             assert_eq!((packed.unpack(), rest), (check.clone(), &[7][..]), "{text}");
             let (one, other) = (CheckOf::Whole(&check), CheckOf::Packed(&bytes));
             assert_eq!((one.wants_digest(), one.has_fields()), (other.wants_digest(), other.has_fields()), "{text}");
+            for status in [200, 204, 301, 304] {
+                assert_eq!(one.lists(status), other.lists(status), "{text} {status}");
+            }
             for (status, length, digest) in
                 [(200, 300, None), (204, 0, Some(digest)), (304, 1, Some([1; 32])), (404, 0, Some(digest))]
             {
