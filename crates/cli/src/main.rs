@@ -27,6 +27,7 @@ mod output;
 mod preflight;
 mod progress;
 mod reach;
+mod reference;
 mod replay;
 mod report;
 mod requests;
@@ -70,6 +71,8 @@ fn main() -> ExitCode {
         Command::Doctor(options) => doctor::doctor(options),
         Command::Yardstick(options) => yardstick::yardstick(options),
         Command::Schema => output::schema(),
+        Command::Man(options) => reference::man(options),
+        Command::Completions(options) => reference::completions(options),
     };
     ended.unwrap_or_else(Failure::report)
 }

@@ -10,6 +10,7 @@ mod find;
 mod load;
 mod observe;
 mod output;
+mod reference;
 mod replay;
 mod report;
 mod run;
@@ -33,6 +34,7 @@ pub use find::{FindOptions, NamedUrl, OverloadOption};
 pub use load::{ArrivalsOption, HttpVersion, LoadOptions, METHOD_DEFAULT};
 pub use observe::{ObserveOptions, ObserverOptions};
 pub use output::{Format, OutputOptions};
+pub use reference::{CompletionsOptions, ManOptions};
 pub use replay::ReplayOptions;
 pub use report::{ReportFormat, ReportOptions};
 pub use run::RunOptions;
@@ -94,6 +96,10 @@ pub enum Command {
     Yardstick(YardstickOptions),
     /// Print the JSON Schema of the result document.
     Schema,
+    /// Write the manual pages of all commands to a folder.
+    Man(ManOptions),
+    /// Print the completions of commands and options for a shell.
+    Completions(CompletionsOptions),
 }
 
 #[cfg(test)]
