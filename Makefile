@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup format lint check replay floor instructions docs fuzz
+.PHONY: help demo test setup format lint check replay floor instructions docs fuzz package
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -18,6 +18,11 @@ demo: ## Build, serve a small tree, search its capacity, and write the report to
 	@# A limit that was missed (1) and a host too busy to measure (3) are results too, and have a report.
 	$(CARGO) run --locked --release --quiet --package thalweg-cli --bin thalweg -- demo --out target/thalweg-demo.html \
 	    || case $$? in 1 | 3) ;; *) exit 1 ;; esac
+
+package: ## Build a Debian package and a tarball of the program in target/package
+	@$(SETUP) build
+	$(CARGO) build --locked --release --package thalweg-cli --bin thalweg
+	packaging/package "$${CARGO_TARGET_DIR:-target}/release/thalweg" target/package
 
 # One after the other, the quick ones first.
 test: ## Run all checks, as CI does

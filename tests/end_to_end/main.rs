@@ -15,6 +15,7 @@
 //! | [`trees`] | document trees, written, compared, and requested as often as their tests do |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`disk`] | the benchmark of a file system, its folders, a full disk |
+//! | [`packaging`] | the package, installed and removed; the tarball; crates for a registry |
 //! | [`doctor`] | settings of the host: examined, changed, put back |
 //! | [`store`], [`sweep`] | the run store, reports and bundles; rates from low to high |
 //! | [`suite`] | the suites of the source documents |
@@ -88,6 +89,7 @@ mod nginx;
 mod observe;
 mod operation;
 mod outcomes;
+mod packaging;
 #[path = "../../crates/acme/tests/acme/pebble.rs"]
 mod pebble;
 mod pipelines;

@@ -11,7 +11,7 @@
 //! | [`repository`] | the list of files, and what they contain |
 //! | [`source`], [`paths`] | facts of a Rust file: modules, names they define and use, functions, comments |
 //! | [`graph`] | which module of a crate uses which other one |
-//! | [`cycles`], [`layers`], [`roots`], [`sizes`], [`comments`], [`dependencies`], [`references`], [`defaults`] | the rules |
+//! | [`cycles`], [`layers`], [`roots`], [`sizes`], [`comments`], [`dependencies`], [`references`], [`defaults`], [`publishing`] | the rules |
 #![forbid(unsafe_code)]
 
 mod comments;
@@ -21,6 +21,7 @@ mod dependencies;
 mod graph;
 mod layers;
 mod paths;
+mod publishing;
 mod references;
 mod repository;
 mod roots;
