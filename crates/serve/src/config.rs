@@ -3,15 +3,23 @@
 //! The catalog checks them. There is no file format here and no reading of arguments; that is the
 //! command's.
 
-use std::ffi::OsStr;
+mod log;
+mod networks;
+mod request_limit;
+mod routing;
+
 use std::fmt;
 use std::net::SocketAddr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use thalweg_sys::DriverChoice;
 use thalweg_tls::{ClientCertificateMode, Selection};
+
+pub use self::log::{Level, LogConfig, LogFormat, LogTarget};
+pub use self::networks::{DeniedClients, Network, NetworkError, NetworkLists};
+pub use self::request_limit::{Period, RequestLimit, RequestRate, RequestRateError};
+pub use self::routing::Routing;
 
 /// A server's configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,6 +34,10 @@ pub struct ServerConfig {
     pub sites: Vec<SiteConfig>,
     /// The treatment of requests for hosts that no site names.
     pub unknown_host: UnknownHost,
+    /// The clients of all sites.
+    pub networks: NetworkLists,
+    /// The treatment of clients that these do not let in.
+    pub denied_clients: DeniedClients,
     /// The limits of what a client may demand.
     pub limits: Limits,
     /// The rates at which responses leave.
@@ -49,6 +61,8 @@ impl ServerConfig {
             driver: DriverChoice::Auto,
             sites: vec![SiteConfig::new(root)],
             unknown_host: UnknownHost::First,
+            networks: NetworkLists::default(),
+            denied_clients: DeniedClients::Respond,
             limits: Limits::default(),
             bandwidth: Bandwidth::default(),
             cache: CacheConfig::default(),
@@ -241,7 +255,7 @@ pub enum UnknownHost {
 }
 
 /// A virtual host: the trees that are served under its names.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SiteConfig {
     /// Host names without port, in any case; `*.example.org` stands for all names beneath
     /// `example.org`.
@@ -256,18 +270,18 @@ pub struct SiteConfig {
     pub error_pages: Vec<(u16, String)>,
     /// Whether clients have certificates; `None`: as in [`TlsConfig`].
     pub client_certificates: Option<ClientCertificateMode>,
+    /// The clients that are served, of those that the server lets in.
+    pub networks: NetworkLists,
+    /// The requests of one client to this site.
+    pub request_limit: RequestLimit,
+    /// Where all requests are sent instead. A site that redirects needs no mount.
+    pub routing: Routing,
 }
 
 impl SiteConfig {
     /// One tree at `/`, for any host.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self {
-            names: Vec::new(),
-            mounts: vec![MountConfig::new("/", root)],
-            rules: Vec::new(),
-            error_pages: Vec::new(),
-            client_certificates: None,
-        }
+        Self { mounts: vec![MountConfig::new("/", root)], ..Self::default() }
     }
 }
 
@@ -276,7 +290,7 @@ impl SiteConfig {
 pub struct MountConfig {
     /// The path that stands for the tree's root; begins and ends with a slash.
     pub path: String,
-    /// The folder.
+    /// The folder; empty if all requests are redirected.
     pub root: PathBuf,
     /// Which symbolic links are followed.
     pub symlinks: Symlinks,
@@ -287,6 +301,12 @@ pub struct MountConfig {
     pub bytes_per_s_max: u64,
     /// Whether clients have certificates; `None`: as in its site.
     pub client_certificates: Option<ClientCertificateMode>,
+    /// The clients that are served, of those that the server lets in; empty: those of its site.
+    pub networks: NetworkLists,
+    /// The requests of one client to this mount.
+    pub request_limit: RequestLimit,
+    /// Where all requests are sent instead.
+    pub routing: Routing,
 }
 
 impl MountConfig {
@@ -299,7 +319,15 @@ impl MountConfig {
             dot_files: false,
             bytes_per_s_max: 0,
             client_certificates: None,
+            networks: NetworkLists::default(),
+            request_limit: RequestLimit::default(),
+            routing: Routing::default(),
         }
+    }
+
+    /// Whether it has a folder. One whose requests are all redirected needs none.
+    pub fn has_root(&self) -> bool {
+        !(self.root.as_os_str().is_empty() && self.routing.redirect.is_some())
     }
 }
 
@@ -325,6 +353,8 @@ pub struct Rule {
     pub files: Option<String>,
     /// The settings that hold there.
     pub settings: Settings,
+    /// Where requests are sent instead.
+    pub routing: Routing,
 }
 
 /// Settings that can differ from folder to folder. `None` leaves a setting as an earlier rule, or
@@ -424,6 +454,8 @@ pub struct Limits {
     pub connections_per_client_max: usize,
     /// Most requests on one connection; 0 is without limit.
     pub requests_per_connection_max: u32,
+    /// The requests of one client, on all loops and connections together.
+    pub requests_per_client: RequestLimit,
 }
 
 impl Default for Limits {
@@ -439,6 +471,7 @@ impl Default for Limits {
             connections_max: 0,
             connections_per_client_max: 0,
             requests_per_connection_max: 0,
+            requests_per_client: RequestLimit::default(),
         }
     }
 }
@@ -484,92 +517,6 @@ impl Default for CacheConfig {
             listing_bytes_max: 160 << 20,
             age: Duration::from_secs(1),
             watch: true,
-        }
-    }
-}
-
-/// The logs.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LogConfig {
-    /// The target of a line for each request; `None`: there is no such log.
-    pub access: Option<LogTarget>,
-    /// The format of those lines.
-    pub format: LogFormat,
-    /// The target of messages to the operator.
-    pub error: LogTarget,
-    /// The least severe level of those messages.
-    pub level: Level,
-}
-
-impl Default for LogConfig {
-    fn default() -> Self {
-        Self { access: None, format: LogFormat::Combined, error: LogTarget::Stderr, level: Level::Warning }
-    }
-}
-
-/// The target of a log.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum LogTarget {
-    /// To the end of a file, which is made if it does not exist.
-    File(PathBuf),
-    /// To the standard output, also written `-`.
-    Stdout,
-    /// To the standard error.
-    Stderr,
-}
-
-impl LogTarget {
-    /// `-` and `stdout` are the standard output, `stderr` is the standard error, all else is a
-    /// path.
-    pub fn parse(text: impl AsRef<OsStr>) -> Self {
-        match text.as_ref().as_bytes() {
-            b"-" | b"stdout" => Self::Stdout,
-            b"stderr" => Self::Stderr,
-            _ => Self::File(text.as_ref().into()),
-        }
-    }
-}
-
-impl fmt::Display for LogTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path) => path.display().fmt(f),
-            Self::Stdout => f.write_str("stdout"),
-            Self::Stderr => f.write_str("stderr"),
-        }
-    }
-}
-
-/// How the lines of an access log look.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum LogFormat {
-    /// The Common Log Format.
-    Common,
-    /// The Combined Log Format: Common, and behind it referer and user agent.
-    #[default]
-    Combined,
-    /// One JSON object a line.
-    Json,
-}
-
-/// How much something matters to an operator. The order is that of severity, the most severe first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Level {
-    /// Something does not work, and will not until it is mended.
-    Error,
-    /// Something was lost or refused, and service goes on.
-    Warning,
-    /// The server's own life: starts, stops, configurations, upgrades.
-    Notice,
-}
-
-impl Level {
-    /// The name as configuration and log have it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Notice => "notice",
         }
     }
 }

@@ -28,8 +28,9 @@ mod work_budget;
 pub use catalog::check::ConfigFault;
 pub use catalog::error::CatalogError;
 pub use config::{
-    AcmeChallenge, AcmeConfig, Bandwidth, CacheConfig, CertificateFiles, EtagSource, Level, Limits, ListenAddr,
-    ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig, Rule, ServerConfig, Settings, SiteConfig, StatusConfig,
+    AcmeChallenge, AcmeConfig, Bandwidth, CacheConfig, CertificateFiles, DeniedClients, EtagSource, Level, Limits,
+    ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig, Network, NetworkError, NetworkLists, Period,
+    RequestLimit, RequestRate, RequestRateError, Routing, Rule, ServerConfig, Settings, SiteConfig, StatusConfig,
     Symlinks, TlsConfig, UnknownHost,
 };
 pub use http::challenges::ChallengeError;

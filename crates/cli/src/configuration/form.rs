@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use thalweg_serve::{EtagSource, Level, ListenAddr, LogFormat, LogTarget, Symlinks, UnknownHost};
+use thalweg_serve::{
+    DeniedClients, EtagSource, Level, ListenAddr, LogFormat, LogTarget, Network, RequestRate, Symlinks, UnknownHost,
+};
 use thalweg_sys::DriverChoice;
 use thalweg_units::{UnitError, display, parse_link_rate, parse_size, parse_time};
 use toml::de::DeValue;
@@ -137,6 +139,42 @@ pub(super) const MAYBE_TEXTS: Form<Option<Vec<String>>> = Form {
 
 pub(super) const PATH: Form<PathBuf> =
     Form { example: "\"/srv/mirror\"", read: path, write: |path| Some(path_text(path)) };
+
+/// A path that is left out where no folder is served.
+pub(super) const FOLDER: Form<PathBuf> = Form {
+    example: "\"/srv/mirror\"",
+    read: path,
+    write: |path| (!path.as_os_str().is_empty()).then(|| path_text(path)),
+};
+
+/// Networks of clients.
+pub(super) const NETWORKS: Form<Vec<Network>> = Form {
+    example: "[\"192.0.2.0/24\", \"2001:db8::/32\"]",
+    read: |value, _| {
+        list(value, |value| text(value)?.parse().map_err(|error: thalweg_serve::NetworkError| Fault::at(value, error.to_string())))
+    },
+    write: |networks| Some(networks.iter().map(ToString::to_string).collect::<Vec<_>>().into()),
+};
+
+/// A rate of requests; `None` is without limit.
+pub(super) const REQUEST_RATE: Form<Option<RequestRate>> = Form {
+    example: "\"10/s\"",
+    read: |value, _| match text(value)? {
+        UNLIMITED => Ok(None),
+        rate => rate
+            .parse()
+            .map(Some)
+            .map_err(|error: thalweg_serve::RequestRateError| Fault::at(value, error.to_string())),
+    },
+    write: |rate| Some(rate.map_or_else(|| UNLIMITED.to_owned(), |rate| rate.to_string()).into()),
+};
+
+/// A status code.
+pub(super) const MAYBE_STATUS: Form<Option<u16>> = Form {
+    example: "301",
+    read: |value, _| whole(value).and_then(|n| fitting(value, n)).map(Some),
+    write: |status| status.map(|status| i64::from(status).into()),
+};
 
 pub(super) const MAYBE_PATH: Form<Option<PathBuf>> = Form {
     example: "\"/srv/mirror\"",
@@ -290,6 +328,10 @@ impl Named for SandboxOption {
 
 impl Named for UnknownHost {
     const NAMES: &'static [(&'static str, Self)] = &[("first", Self::First), ("refuse", Self::Refuse)];
+}
+
+impl Named for DeniedClients {
+    const NAMES: &'static [(&'static str, Self)] = &[("respond", Self::Respond), ("close", Self::Close)];
 }
 
 impl Named for Symlinks {

@@ -6,9 +6,10 @@ use thalweg_serve::{
     Bandwidth, CacheConfig, Limits, ListingStyle, LogConfig, MountConfig, Rule, SiteConfig, StatusConfig, TlsConfig,
 };
 
+use super::client_keys::{networks, redirect, request_limit};
 use super::form::{
-    ADDRESS, BOOL, CORES, COUNT, COUNT_32, ERROR_PAGES, FILE_NAME, HEAD_SIZE, HEADERS, LISTEN, LOG, MAYBE_BOOL,
-    MAYBE_LOG, MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, MAYBE_TIME, MODE, PATH, RATE, RATE_MIN, SIZE, TEXT, TEXTS, TIME,
+    ADDRESS, BOOL, CORES, COUNT, COUNT_32, ERROR_PAGES, FILE_NAME, FOLDER, HEAD_SIZE, HEADERS, LISTEN, LOG, MAYBE_BOOL,
+    MAYBE_LOG, MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, MAYBE_TIME, MODE, RATE, RATE_MIN, SIZE, TEXT, TEXTS, TIME,
     maybe_name, name,
 };
 use super::settings::{Configuration, UnixSocket};
@@ -64,6 +65,14 @@ pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
         &name("\"first\""),
         &mut server.unknown_host,
     );
+    networks(keys, &mut server.networks);
+    keys.value(
+        "denied_clients",
+        "Treatment of clients that `allow` and `deny` above do not let in: \"respond\" answers their requests with \
+         403, \"close\" closes their connections at once.",
+        &name("\"respond\""),
+        &mut server.denied_clients,
+    );
     keys.table(
         "unix_socket",
         "Permissions of the Unix sockets that the server creates. Changes take effect at a restart.",
@@ -97,13 +106,7 @@ pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
         "site",
         "A virtual host. The first one also serves requests without a host.",
         &mut server.sites,
-        || SiteConfig {
-            names: Vec::new(),
-            mounts: Vec::new(),
-            rules: Vec::new(),
-            error_pages: Vec::new(),
-            client_certificates: None,
-        },
+        SiteConfig::default,
         site,
     );
 }
@@ -181,6 +184,7 @@ fn limits<K: Keys>(keys: &mut K, limits: &mut Limits) {
         &COUNT_32,
         &mut limits.requests_per_connection_max,
     );
+    request_limit(keys, &mut limits.requests_per_client);
 }
 
 fn bandwidth<K: Keys>(keys: &mut K, bandwidth: &mut Bandwidth) {
@@ -265,6 +269,9 @@ fn site<K: Keys>(keys: &mut K, site: &mut SiteConfig) {
         &maybe_name("\"required\""),
         &mut site.client_certificates,
     );
+    networks(keys, &mut site.networks);
+    request_limit(keys, &mut site.request_limit);
+    redirect(keys, &mut site.routing.redirect, &mut site.routing.redirect_status);
     keys.tables(
         "mount",
         "A folder and the path at which it is served. The mount with the longest matching path prefix applies.",
@@ -285,7 +292,12 @@ fn site<K: Keys>(keys: &mut K, site: &mut SiteConfig) {
 
 fn mount<K: Keys>(keys: &mut K, mount: &mut MountConfig) {
     keys.required("path", "Path prefix; begins and ends with a slash.", &TEXT, &mut mount.path);
-    keys.required("root", "Folder to serve; relative paths start at the folder of this file.", &PATH, &mut mount.root);
+    keys.value(
+        "root",
+        "Folder to serve; relative paths start at the folder of this file. Only a mount with a redirect needs none.",
+        &FOLDER,
+        &mut mount.root,
+    );
     keys.value(
         "symlinks",
         "Symbolic links to follow: \"deny\" none; \"beneath\" those that stay beneath the root; \"owner\" of \
@@ -306,6 +318,9 @@ fn mount<K: Keys>(keys: &mut K, mount: &mut MountConfig) {
         &maybe_name("\"required\""),
         &mut mount.client_certificates,
     );
+    networks(keys, &mut mount.networks);
+    request_limit(keys, &mut mount.request_limit);
+    redirect(keys, &mut mount.routing.redirect, &mut mount.routing.redirect_status);
 }
 
 fn rule<K: Keys>(keys: &mut K, rule: &mut Rule) {
@@ -321,6 +336,14 @@ fn rule<K: Keys>(keys: &mut K, rule: &mut Rule) {
         "Pattern of file names that the rule applies to: *, ?, [a-z], {iso,img}; all files and folders if not set.",
         &MAYBE_TEXT.like("\"*.{iso,img}\""),
         &mut rule.files,
+    );
+    redirect(keys, &mut rule.routing.redirect, &mut rule.routing.redirect_status);
+    keys.value(
+        "rewrite",
+        "Path of the site to serve instead of the requested one, with {path} and {folder} as in `redirect`. In both, \
+         {*} is the text that the * of `files` stands for.",
+        &MAYBE_TEXT.like("\"/new/{path}\""),
+        &mut rule.routing.rewrite,
     );
     let settings = &mut rule.settings;
     keys.value("headers", "Header fields to add to successful responses.", &HEADERS, &mut settings.headers);
@@ -546,7 +569,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(count, 9 + 3 + 7, "every row was looked at");
+        assert_eq!(count, 11 + 3 + 7, "every row was looked at");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! printing one and the check of the manual use that declaration. The server's crate checks how
 //! values go together and knows nothing of files; this module adds line and column to its findings.
 
+mod client_keys;
 mod fault;
 mod form;
 mod keys;

@@ -170,8 +170,8 @@ mod tests {
     use std::time::Duration;
 
     use thalweg_serve::{
-        AcmeChallenge, AcmeConfig, ClientCertificateMode, EtagSource, Level, ListenAddr, ListingStyle, LogFormat,
-        LogTarget, MountConfig, Rule, Settings, SiteConfig, StatusConfig, Symlinks, TlsConfig, UnknownHost,
+        AcmeChallenge, AcmeConfig, ClientCertificateMode, DeniedClients, EtagSource, Level, ListenAddr, ListingStyle, LogFormat,
+        LogTarget, MountConfig, Network, NetworkLists, RequestLimit, Routing, Rule, Settings, SiteConfig, StatusConfig, Symlinks, TlsConfig, UnknownHost,
     };
     use thalweg_sys::DriverChoice;
 
@@ -208,6 +208,9 @@ mod tests {
         server.cpus = vec![0, 2, 3];
         server.driver = DriverChoice::Epoll;
         server.unknown_host = UnknownHost::Refuse;
+        server.networks.allow = vec!["192.0.2.0/24".parse().unwrap()];
+        server.denied_clients = DeniedClients::Close;
+        server.limits.requests_per_client = RequestLimit { rate: Some("10/s".parse().unwrap()), burst: 30 };
         server.limits.head_bytes_max = 8000;
         server.limits.head_time = Duration::from_nanos(1_234_567_891);
         server.limits.connections_per_client_max = 7;
@@ -243,6 +246,12 @@ mod tests {
         mount.dot_files = true;
         mount.bytes_per_s_max = 1;
         mount.client_certificates = Some(ClientCertificateMode::Required);
+        let network = |text: &str| text.parse::<Network>().unwrap();
+        mount.networks.allow = vec![network("unix")];
+        mount.request_limit.rate = Some("1/h".parse().unwrap());
+        let mut moved = MountConfig::new("/moved/", "");
+        moved.routing.redirect = Some("https://h/{path}".to_owned());
+        moved.routing.redirect_status = Some(308);
         let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let settings = Settings {
             headers: vec![header("X", "a \"b\""), header("Link", "</1>"), header("Link", "</2>")],
@@ -262,13 +271,17 @@ mod tests {
             digests: Some(true),
             etag: Some(EtagSource::ModificationTime),
         };
-        let rule = Rule { folder: Some("/a/".to_owned()), files: Some("*.{iso,img}".to_owned()), settings };
+        let routing = Routing { rewrite: Some("/{path}".to_owned()), ..Routing::default() };
+        let rule = Rule { folder: Some("/a/".to_owned()), files: Some("*.{iso,img}".to_owned()), settings, routing };
         SiteConfig {
             names: vec!["a.example".to_owned(), "*.a.example".to_owned()],
-            mounts: vec![mount, MountConfig::new("/", "/")],
+            mounts: vec![mount, moved, MountConfig::new("/", "/")],
             rules: vec![rule.clone(), Rule::default(), rule],
             error_pages: vec![(404, "/404.html".to_owned()), (503, "/e/503.html".to_owned())],
             client_certificates: Some(ClientCertificateMode::Optional),
+            networks: NetworkLists { allow: Vec::new(), deny: vec![network("10.0.0.0/8"), network("::1")] },
+            request_limit: RequestLimit { rate: Some("100/min".parse().unwrap()), burst: 7 },
+            routing: Routing { redirect: Some("/b/{path}".to_owned()), ..Routing::default() },
         }
     }
 
@@ -296,6 +309,8 @@ mod tests {
         let keys =
             text.lines().map(|line| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line));
         let text = keys.collect::<Vec<_>>().join("\n").replacen("root = \"/srv/mirror\"\n", "", 1);
+        // A request is either redirected or rewritten.
+        let text = text.replacen("rewrite = \"/new/{path}\"\n", "", 1);
         let (all, _) = read(&text, Path::new("/")).unwrap_or_else(|faults| panic!("{faults:?}\n{text}"));
         let site = &all.server.sites[0];
         assert_eq!((all.user.as_deref(), site.rules.len(), site.mounts.len()), (Some("www-data"), 1, 1));

@@ -168,7 +168,13 @@ fn summary(configuration: &Configuration, places: &[String]) -> String {
             counted(site.error_pages.len(), "error page")
         ));
         for mount in &site.mounts {
-            text.push_str(&format!("  {} is {}\n", mount.path, mount.root.display()));
+            text.push_str(&match &mount.routing.redirect {
+                Some(address) => format!("  {} is redirected to {address}\n", mount.path),
+                None => format!("  {} is {}\n", mount.path, mount.root.display()),
+            });
+        }
+        if let Some(address) = &site.routing.redirect {
+            text.push_str(&format!("  all else is redirected to {address}\n"));
         }
     }
     if let Some(user) = &configuration.user {

@@ -196,7 +196,7 @@ pub fn file_access(configuration: &Configuration) -> io::Result<FileAccess> {
     });
     let state = server.status.as_ref().and_then(|status| status.state.as_deref());
     Ok(FileAccess {
-        readable: mounts.map(|mount| mount.root.clone()).collect(),
+        readable: mounts.filter(|mount| mount.has_root()).map(|mount| mount.root.clone()).collect(),
         appended: all(logs.collect())?,
         replaced: all(configuration.pid_file.as_deref().into_iter().collect())?,
         kept: all(state.into_iter().collect())?,

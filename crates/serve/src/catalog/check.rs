@@ -14,10 +14,13 @@ use thalweg_sys::{Root, Wait, affinity, file};
 use thalweg_wire::encode::FieldBlock;
 
 use crate::catalog::host::host_key;
+use crate::catalog::routing;
 use crate::catalog::rules::compile_pattern;
 use crate::catalog::site::Sites;
 use crate::catalog::tls_faults;
-use crate::config::{ListenAddr, ListingStyle, LogTarget, MountConfig, ServerConfig, Settings, SiteConfig};
+use crate::config::{
+    DeniedClients, ListenAddr, ListingStyle, LogTarget, RequestLimit, Routing, ServerConfig, Settings, SiteConfig,
+};
 use crate::content::local::miss::Miss;
 use crate::content::local::resolve::{self, Resolution};
 use crate::content::refusal::Refusal;
@@ -167,6 +170,11 @@ fn check_bounds(config: &ServerConfig, faults: &mut Faults) {
     for (name, _) in times.into_iter().filter(|(_, time)| time.is_zero()) {
         faults.add(format_args!("limits.{name}"), "the time has to be above zero");
     }
+    check_burst("limits.requests_burst", &limits.requests_per_client, faults);
+    if config.denied_clients == DeniedClients::Close && config.networks.is_empty() {
+        let what = "no list of the server denies a client; set deny or allow at the top, where connections can be closed";
+        faults.add("denied_clients", what);
+    }
     if cache.entries_max == 0 {
         faults.add("cache.entries_max", "at least one file has to be cached");
     }
@@ -224,9 +232,11 @@ fn check_host_name(name: &str) -> Result<(), &'static str> {
 }
 
 fn check_site(site: &SiteConfig, faults: &mut Faults) {
-    if site.mounts.is_empty() {
-        faults.add("mount", "this site has no root and no mount; set the folder to serve");
+    if site.mounts.is_empty() && site.routing.redirect.is_none() {
+        faults.add("mount", "this site has no root and no mount; set the folder to serve, or redirect");
     }
+    check_routing(&site.routing, "/", None, faults);
+    check_burst("requests_burst", &site.request_limit, faults);
     for (index, mount) in site.mounts.iter().enumerate() {
         let at = format!("mount.{index}.path");
         if let Err(why) = check_folder_path(&mount.path) {
@@ -234,6 +244,13 @@ fn check_site(site: &SiteConfig, faults: &mut Faults) {
         } else if site.mounts[..index].iter().any(|other| other.path == mount.path) {
             faults.add(at, format!("there is already a mount at {:?}", mount.path));
         }
+        faults.within(format!("mount.{index}"), |faults| {
+            if mount.root.as_os_str().is_empty() && mount.has_root() {
+                faults.add("root", "`root` is missing; expected for example root = \"/srv/mirror\", or a redirect");
+            }
+            check_routing(&mount.routing, &mount.path, None, faults);
+            check_burst("requests_burst", &mount.request_limit, faults);
+        });
     }
     for (index, rule) in site.rules.iter().enumerate() {
         faults.within(format!("rule.{index}"), |faults| {
@@ -246,6 +263,7 @@ fn check_site(site: &SiteConfig, faults: &mut Faults) {
                 check_pattern("files", files, faults);
             }
             check_settings(&rule.settings, faults);
+            check_routing(&rule.routing, rule.folder.as_deref().unwrap_or("/"), rule.files.as_deref(), faults);
         });
     }
     for (index, (status, path)) in site.error_pages.iter().enumerate() {
@@ -260,6 +278,17 @@ fn check_site(site: &SiteConfig, faults: &mut Faults) {
         if !path.starts_with('/') || path.ends_with('/') || check_folder_path(&format!("{folder}/")).is_err() {
             faults.add(&at, format!("{path:?} is not a path of a file; expected for example \"/errors/404.html\""));
         }
+    }
+}
+
+/// Redirects and rewrites of a folder, or of some files in it.
+fn check_routing(routing: &Routing, folder: &str, files: Option<&str>, faults: &mut Faults) {
+    routing::faults(routing, folder, files).into_iter().for_each(|(at, what)| faults.add(at, what));
+}
+
+fn check_burst(at: &str, limit: &RequestLimit, faults: &mut Faults) {
+    if limit.burst > 0 && limit.rate.is_none() {
+        faults.add(at, "there is no rate of requests; set requests_per_client, or remove the burst");
     }
 }
 
@@ -378,7 +407,8 @@ fn check_file_name(at: &str, name: &str, faults: &mut Faults) {
 }
 
 fn check_roots(site: &SiteConfig, faults: &mut Faults) {
-    for (index, MountConfig { root, .. }) in site.mounts.iter().enumerate() {
+    for (index, mount) in site.mounts.iter().enumerate().filter(|(_, mount)| mount.has_root()) {
+        let root = &mount.root;
         if let Err(error) = Root::open(root) {
             let what =
                 format!("cannot open the folder {}: {error}; use a directory that this user may read", root.display());
@@ -419,162 +449,4 @@ fn check_written(at: &str, path: &Path, may: fn(&Path) -> io::Result<()>, faults
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
-    use std::time::Duration;
-
-    use super::*;
-    use crate::config::Rule;
-
-    fn sound() -> ServerConfig {
-        let mut config = ServerConfig::new("/", ["127.0.0.1:80".parse::<std::net::SocketAddr>().unwrap()]);
-        config.sites[0].names = vec!["a.example".to_owned()];
-        config
-    }
-
-    /// Checks the faults that a change to a sound configuration brings, by their paths and parts of
-    /// their texts.
-    #[track_caller]
-    fn check(change: impl FnOnce(&mut ServerConfig), expected: &[(&str, &str)]) {
-        let mut config = sound();
-        change(&mut config);
-        let faults = config.check();
-        let places: Vec<_> = faults.iter().map(|fault| fault.at.as_str()).collect();
-        assert_eq!(places, expected.iter().map(|(at, _)| *at).collect::<Vec<_>>(), "{faults:?}");
-        for (fault, (_, part)) in faults.iter().zip(expected) {
-            assert!(fault.what.contains(part), "{fault}");
-        }
-    }
-
-    fn check_name(name: &str, part: Option<&str>) {
-        let expected = part.map(|part| ("site.0.names.0", part));
-        check(|config| config.sites[0].names = vec![name.to_owned()], expected.as_slice());
-    }
-
-    fn check_rule(rule: Rule, expected: Option<(&str, &str)>) {
-        let expected = expected.map(|(at, part)| (format!("site.0.rule.0.{at}"), part));
-        let expected: Vec<_> = expected.iter().map(|(at, part)| (at.as_str(), *part)).collect();
-        check(|config| config.sites[0].rules = vec![rule], &expected);
-    }
-
-    #[test]
-    fn a_sound_configuration_has_no_faults() {
-        check(|_| {}, &[]);
-        assert_eq!(sound().check_host(), []);
-    }
-
-    #[test]
-    fn names_of_hosts() {
-        for name in ["a", "A.Example.", "*.example.org", "[::1]", "127.0.0.1", "xn--nxasmq6b", "a_b.c-d"] {
-            check_name(name, None);
-        }
-        for (name, part) in [
-            ("", "host name"),
-            ("a.example:80", "port"),
-            ("b\u{fc}cher.example", "xn--"),
-            ("a b", "host name"),
-            ("a..b", "host name"),
-            ("*", "host name"),
-            ("a.*.b", "host name"),
-            ("[::1]:80", "not an address"),
-            ("[x]", "not an address"),
-            (&"a".repeat(64), "host name"),
-        ] {
-            check_name(name, Some(part));
-        }
-    }
-
-    #[test]
-    fn a_host_is_of_one_site_only() {
-        let with_second = |names: &[&str]| {
-            let mut second = SiteConfig::new("/");
-            second.names = names.iter().map(|&name| name.to_owned()).collect();
-            move |config: &mut ServerConfig| config.sites.push(second)
-        };
-        check(with_second(&["b.example", "*.a.example"]), &[]);
-        check(with_second(&["b.example", "A.EXAMPLE."]), &[("site.1.names.1", "site 1")]);
-        check(with_second(&["b.example", "B.example"]), &[("site.1.names.1", "this site")]);
-        check(with_second(&[]), &[("site.1.names", "no names")]);
-    }
-
-    #[test]
-    fn paths_of_mounts_rules_and_pages() {
-        for (path, part) in [
-            ("pub/", "begin"),
-            ("", "begin"),
-            ("/pub", "end"),
-            ("//", "empty"),
-            ("/a//b/", "empty"),
-            ("/../", "empty"),
-            ("/", "already"),
-        ] {
-            let change = |config: &mut ServerConfig| config.sites[0].mounts.push(MountConfig::new(path, "/"));
-            check(change, &[("site.0.mount.1.path", part)]);
-        }
-        check(|config| config.sites[0].mounts.clear(), &[("site.0.mount", "root")]);
-        for (status, path, part) in [(200, "/a", "not an error"), (404, "a", "not a path"), (404, "/a/", "not a path")]
-        {
-            let at = format!("site.0.error_pages.{status}");
-            let change = |config: &mut ServerConfig| config.sites[0].error_pages = vec![(status, path.to_owned())];
-            check(change, &[(&at, part)]);
-        }
-    }
-
-    #[test]
-    fn rules_cannot_break_out_of_the_head() {
-        let header = |name: &str, value: &str| Settings {
-            headers: vec![(name.to_owned(), value.to_owned())],
-            ..Settings::default()
-        };
-        let rule = |settings| Rule { settings, ..Rule::default() };
-        for (name, value, expected) in [
-            ("X-Frame-Options", "DENY", None),
-            ("X", "a\r\nSet-Cookie: b", Some("line end")),
-            ("X", "a\nb", Some("line end")),
-            ("X", "a\0", Some("line end")),
-            ("X: y", "a", Some("not a field name")),
-            ("", "a", Some("not a field name")),
-            ("content-LENGTH", "1", Some("by the server")),
-            ("Transfer-Encoding", "chunked", Some("by the server")),
-            ("Cache-Control", "no-store", Some("cache_control")),
-        ] {
-            let at = format!("headers.{name}");
-            check_rule(rule(header(name, value)), expected.map(|part| (at.as_str(), part)));
-        }
-        for (text, is_sound) in
-            [("text/plain", true), ("text/html; charset=utf-8", true), ("text", false), ("a/b\r\n", false)]
-        {
-            let settings = Settings { content_type: Some(text.to_owned()), ..Settings::default() };
-            check_rule(rule(settings), (!is_sound).then_some(("content_type", "not a media type")));
-        }
-        let settings = Settings { index: Some(vec!["a.html".to_owned(), "../b".to_owned()]), ..Settings::default() };
-        check_rule(rule(settings), Some(("index.1", "not a name of a file")));
-        check_rule(Rule { folder: Some("/a".to_owned()), ..Rule::default() }, Some(("folder", "end")));
-        for (pattern, part) in [("[a", "not a pattern"), ("{a", "not a pattern"), ("a/*.iso", "slash")] {
-            check_rule(Rule { files: Some(pattern.to_owned()), ..Rule::default() }, Some(("files", part)));
-        }
-    }
-
-    #[test]
-    fn bounds_that_nobody_could_live_with() {
-        check(|config| config.limits.head_bytes_max = 10, &[("limits.head_bytes_max", "512")]);
-        check(|config| config.limits.idle_time = Duration::ZERO, &[("limits.idle_time", "above zero")]);
-        check(|config| config.cache.small_file_bytes_max = 1 << 30, &[("cache.small_file_bytes_max", "bytes_max")]);
-        check(|config| config.listen.push(config.listen[0].clone()), &[("listen.1", "twice")]);
-    }
-
-    #[test]
-    fn all_shortages_of_the_host_are_found() {
-        let mut config = sound();
-        config.sites[0].mounts[0].root = PathBuf::from("/nowhere/at/all");
-        config.cpus = vec![100_000];
-        config.log.access = Some(LogTarget::File("/nowhere/access.log".into()));
-        config.log.error = LogTarget::File("/".into());
-        let places: Vec<_> = config.check_host().into_iter().map(|fault| fault.at).collect();
-        assert_eq!(places, ["cores", "site.0.mount.0.root", "log.access", "log.error"]);
-        let mut config = sound();
-        config.sites[0].error_pages = vec![(404, "/nowhere/at/all.html".to_owned()), (500, "/etc".to_owned())];
-        let places: Vec<_> = config.check_host().into_iter().map(|fault| fault.at).collect();
-        assert_eq!(places, ["site.0.error_pages.404", "site.0.error_pages.500"]);
-    }
-}
+mod tests;

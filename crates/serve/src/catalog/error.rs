@@ -20,4 +20,7 @@ pub enum CatalogError {
     /// A field that settings add cannot be written.
     #[error("a header of a rule: {0}")]
     Header(thalweg_wire::encode::EncodeError),
+    /// A redirect or a rewrite cannot be understood.
+    #[error("a redirect or rewrite: {0}")]
+    Routing(String),
 }

@@ -16,6 +16,8 @@ use thalweg_wire::encode::{EncodeError, FieldBlock};
 use crate::catalog::access::{ClientAccess, Peer};
 use crate::catalog::error::CatalogError;
 use crate::catalog::host::{host_key, without_port};
+use crate::catalog::networks::NetworkAccess;
+use crate::catalog::routing::Routings;
 use crate::catalog::rules::{Rules, relative};
 use crate::config::{MountConfig, Rule, ServerConfig, Settings, SiteConfig, UnknownHost};
 use crate::content::local::namespace::{Namespace, Place};
@@ -40,6 +42,10 @@ pub(crate) struct Sites {
     pub(crate) topmost: u16,
     /// There if any client needs a certificate.
     pub(crate) access: Option<ClientAccess>,
+    /// There if any request is redirected or rewritten.
+    pub(crate) routings: Option<Routings>,
+    /// There if any client is not let in.
+    pub(crate) networks: Option<NetworkAccess>,
 }
 
 /// A virtual host.
@@ -56,7 +62,8 @@ pub(crate) struct Site {
 pub(crate) struct Mount {
     /// The path as canonical names begin with it: without the slash in front.
     prefix: Box<[u8]>,
-    pub(crate) tree: Tree,
+    /// `None` if all requests are redirected.
+    tree: Option<Tree>,
     /// Its place among the mounts of all sites, in the order of the configuration.
     pub(crate) number: u16,
 }
@@ -79,7 +86,8 @@ impl Sites {
         let by_host = sites.len() > 1 || config.unknown_host == UnknownHost::Refuse;
         let topmost = sites.first().and_then(|site| site.mounts.last()).map_or(0, |mount| mount.number);
         let access = ClientAccess::of(config);
-        Ok(Self { sites, hosts, unknown_host: config.unknown_host, by_host, topmost, access })
+        let (routings, networks) = (Routings::compile(&config.sites)?, NetworkAccess::of(config));
+        Ok(Self { sites, hosts, unknown_host: config.unknown_host, by_host, topmost, access, routings, networks })
     }
 
     /// The site that a request is for. `None` if its host is none of a site, and is refused.
@@ -121,8 +129,13 @@ impl Sites {
     /// The number of the mount that a canonical name of a site leads to, or of the site's topmost
     /// one if it leads to none.
     pub(crate) fn mount_number(&self, site: usize, name: &[u8]) -> u16 {
+        self.mount_number_in(site, name).unwrap_or(self.topmost)
+    }
+
+    /// The same; `None` if the site has no mount.
+    pub(crate) fn mount_number_in(&self, site: usize, name: &[u8]) -> Option<u16> {
         let site = &self.sites[site];
-        site.mount_of(name).or(site.mounts.last()).map_or(0, |mount| mount.number)
+        site.mount_of(name).or(site.mounts.last()).map(|mount| mount.number)
     }
 }
 
@@ -138,7 +151,7 @@ impl Namespace for Sites {
             Some(rest) => rest.len() > 1 && rest.starts_with(b"/"),
             None => false,
         };
-        self.sites[site].mounts.iter().any(|mount| is_beneath(&mount.prefix))
+        self.sites[site].mounts.iter().any(|mount| mount.tree.is_some() && is_beneath(&mount.prefix))
     }
 
     fn policy(&self, site: usize, folder: &[u8], file: &[u8]) -> Arc<ResponsePolicy> {
@@ -188,11 +201,11 @@ impl Site {
     fn place<'s, 'n>(&'s self, name: &'n [u8]) -> Place<'s, 'n> {
         let name = if name == b"/" { b"" } else { name };
         match self.mount_of(name) {
-            Some(mount) => match name.strip_prefix(&*mount.prefix) {
-                Some(name) => Place::Within { tree: &mount.tree, mount: mount.number, name },
+            Some(Mount { prefix, tree: Some(tree), number }) => match name.strip_prefix(&**prefix) {
+                Some(name) => Place::Within { tree, mount: *number, name },
                 None => Place::MountPoint,
             },
-            None => Place::Outside,
+            Some(Mount { tree: None, .. }) | None => Place::Outside,
         }
     }
 
@@ -202,12 +215,12 @@ impl Site {
         self.mounts.iter().find(leads)
     }
 
-    /// The mounts beneath a folder, by their paths in it, without the slash at the end. The folder
-    /// ends with a slash, or is empty for the topmost.
-    pub(crate) fn mounts_beneath<'s>(&'s self, folder: &'s [u8]) -> impl Iterator<Item = (&'s [u8], &'s Mount)> {
+    /// The trees of mounts beneath a folder, by their paths in it, without the slash at the end.
+    /// The folder ends with a slash, or is empty for the topmost.
+    pub(crate) fn mounts_beneath<'s>(&'s self, folder: &'s [u8]) -> impl Iterator<Item = (&'s [u8], &'s Tree)> {
         self.mounts.iter().filter_map(move |mount| {
             let path = mount.prefix.strip_prefix(folder)?.strip_suffix(b"/")?;
-            (!path.is_empty()).then_some((path, mount))
+            Some((path, mount.tree.as_ref()?)).filter(|(path, _)| !path.is_empty())
         })
     }
 
@@ -227,8 +240,9 @@ impl Mount {
     fn open(config: &MountConfig, number: usize) -> Result<Self, CatalogError> {
         let MountConfig { path, root, symlinks, dot_files, .. } = config;
         let prefix = relative(path);
-        let tree = Tree::open(root, *symlinks, *dot_files, prefix.is_empty())
-            .map_err(|error| CatalogError::Root { path: root.clone(), error })?;
+        let open = || Tree::open(root, *symlinks, *dot_files, prefix.is_empty());
+        let tree = config.has_root().then(open).transpose();
+        let tree = tree.map_err(|error| CatalogError::Root { path: root.clone(), error })?;
         Ok(Self { prefix: prefix.into(), tree, number: number as u16 })
     }
 }

@@ -4,9 +4,32 @@
 //! A name is relative and decoded, has no dot segments, and ends with a slash if a folder is meant.
 //! The topmost folder is `/`.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 use thalweg_wire::target::{PathFault, relative_path};
 
 use crate::content::refusal::Refusal;
+
+/// Characters that are escaped where a name becomes the path of an address: all but the slash and
+/// those that RFC 3986, 3.3 allows in a segment.
+pub(crate) const PATH_ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@')
+    .remove(b'/');
 
 /// Writes the canonical form of a path into `name`.
 pub(crate) fn canonical_name(path: &[u8], name: &mut Vec<u8>) -> Result<(), Refusal> {

@@ -3,6 +3,8 @@
 //! The responder finds the object that a request is for and selects what of it is sent. Heads,
 //! framing and the state of connections are a protocol's; files are their origin's.
 
+mod entry;
+
 use std::sync::Arc;
 
 use thalweg_sys::{Instant, SocketId};
@@ -11,6 +13,7 @@ use thalweg_wire::{Method, RequestHead};
 
 use crate::catalog::access::Peer;
 use crate::catalog::host::without_port;
+use crate::catalog::routing::Routed;
 use crate::catalog::site::Sites;
 use crate::content::blocking_pool::{Job, JobKind};
 use crate::content::local::origin::{Loaded, LocalOrigin};
@@ -21,8 +24,11 @@ use crate::content::refusal::Refusal;
 use crate::content::remote::{RemoteOpening, RemoteOrigin};
 use crate::date_cache::DateCache;
 use crate::http::challenges::HttpChallenges;
+use crate::http::gate::{Gate, RefusedRequests};
 use crate::http::multipart::{Boundaries, Multipart};
-use crate::http::response::{Delivery, Encoder, Page, PageField, Part, Response, Selected, Summary, Text};
+use crate::http::response::{
+    Delivery, Encoder, Page, PageField, Part, RETRY_AFTER_S, Response, Selected, Summary, Text,
+};
 use crate::http::select::{Extent, Selection, Unmet, may_select, negotiate, select};
 use crate::listing::{ListingRequest, Listings, LoadedListing};
 
@@ -33,11 +39,17 @@ pub(crate) struct Responder {
     pub(crate) date_cache: DateCache,
     /// The origins of mounts that are not local, with the mounts' numbers.
     pub(crate) remotes: Vec<(u16, Box<dyn RemoteOrigin>)>,
+    /// There if clients are limited by network or by requests.
+    pub(crate) gate: Option<Box<Gate>>,
+    /// Requests that the gates have refused.
+    pub(crate) refused: RefusedRequests,
     /// The responses to a certification authority, for whatever host and mount.
     challenges: Arc<HttpChallenges>,
     boundaries: Boundaries,
     /// Room for a canonical name.
     name: Vec<u8>,
+    /// Room for the address or name that a request is sent to; the requested name after a rewrite.
+    other: Vec<u8>,
 }
 
 /// The connection of a request, and the present.
@@ -78,6 +90,11 @@ pub(crate) struct Outcomes {
 }
 
 impl Outcomes {
+    /// Whether the request has waited for nothing yet.
+    fn are_none(self) -> bool {
+        self.object.is_none() && self.listing.is_none()
+    }
+
     /// Adds that of a job.
     pub(crate) fn add(&mut self, kind: JobKind, outcome: Outcome) {
         match kind {
@@ -102,7 +119,10 @@ impl Denial<'_> {
 
 impl From<Refusal> for Denial<'_> {
     fn from(refusal: Refusal) -> Self {
-        let field = if refusal == Refusal::Exhausted { PageField::RetryAfter } else { PageField::None };
+        let field = match refusal {
+            Refusal::Exhausted => PageField::RetryAfter { seconds: RETRY_AFTER_S },
+            _ => PageField::None,
+        };
         Self { status: status_of(refusal), field }
     }
 }
@@ -116,7 +136,18 @@ impl Responder {
         challenges: Arc<HttpChallenges>,
     ) -> Self {
         let remotes = Vec::new();
-        Self { origin, listings, date_cache, remotes, challenges, boundaries: Boundaries::new(), name: Vec::new() }
+        Self {
+            origin,
+            listings,
+            date_cache,
+            remotes,
+            gate: None,
+            refused: RefusedRequests::default(),
+            challenges,
+            boundaries: Boundaries::new(),
+            name: Vec::new(),
+            other: Vec::new(),
+        }
     }
 
     /// Answers a request: that of a certification authority, one that is redirected to TLS at a
@@ -137,13 +168,13 @@ impl Responder {
         }
         match tls_port {
             None => self.respond(request, outcomes, context, out),
-            Some(port) => Answer::Encoded(self.redirect_to_tls(request, port, out)),
+            Some(port) => Answer::Encoded(self.redirect_to_tls(request, (port, outcomes), context, out)),
         }
     }
 
     /// Answers a request, which has waited for jobs with these outcomes.
     #[inline]
-    pub(crate) fn respond(
+    fn respond(
         &mut self,
         request: &RequestHead<'_>,
         outcomes: Outcomes,
@@ -152,7 +183,7 @@ impl Responder {
     ) -> Answer {
         match request.method {
             Method::Get | Method::Head => self.respond_with_object(request, outcomes, context, out),
-            _ => Answer::Encoded(self.respond_otherwise(request, context, out)),
+            _ => Answer::Encoded(self.respond_otherwise(request, outcomes, context, out)),
         }
     }
 
@@ -213,6 +244,25 @@ impl Responder {
         if let Err(refusal) = canonical_name(path, &mut self.name) {
             return Answer::Encoded(self.deny((request, context.peer), refusal.into(), topmost, out));
         }
+        let mut is_rewritten = false;
+        if self.origin.namespace().routings.is_some() {
+            match self.route(site, query) {
+                Routed::Unchanged => {}
+                Routed::Rewritten => is_rewritten = true,
+                Routed::Nowhere => {
+                    let mount = self.origin.namespace().mount_number(site, &self.name);
+                    return Answer::Encoded(self.deny((request, context.peer), Refusal::NotFound.into(), mount, out));
+                }
+                Routed::Redirected(status) => {
+                    return Answer::Encoded(self.redirect(request, (site, status), outcomes, context, out));
+                }
+            }
+        }
+        if self.gate.is_some()
+            && let Some(summary) = self.refuse_at_gate(request, Some(site), outcomes, context, out)
+        {
+            return Answer::Encoded(summary);
+        }
         if let Some(access) = &self.origin.namespace().access {
             let mount = self.origin.namespace().mount_number(site, &self.name);
             if let Some(status) = access.refusal(site, mount, context.peer) {
@@ -230,7 +280,12 @@ impl Responder {
                 let chosen = reply_with(object, request, &self.date_cache, &mut self.boundaries, out);
                 self.finish(request, chosen, (mount, context.peer), true, out)
             }
-            Opening::Folder => Answer::Encoded(self.redirect_to_folder(request, context, (site, query), out)),
+            Opening::Folder => {
+                if is_rewritten {
+                    std::mem::swap(&mut self.name, &mut self.other);
+                }
+                Answer::Encoded(self.redirect_to_folder(request, context, (site, query), out))
+            }
             Opening::Pending(job) => Answer::After(Box::new(job.map(JobResult::Object))),
             // No index: the folder may be listed.
             Opening::Refused(Refusal::NotFound) if self.name.ends_with(b"/") => {
@@ -315,9 +370,13 @@ impl Responder {
     fn respond_otherwise(
         &mut self,
         request: &RequestHead<'_>,
+        outcomes: Outcomes,
         context: RequestContext,
         out: &mut impl Encoder,
     ) -> Summary {
+        if let Some(summary) = self.refuse_other_at_gate(request, outcomes, context, out) {
+            return summary;
+        }
         let mount = self.origin.namespace().topmost;
         match request.method {
             Method::Options if Target::parse(request.method, request.target).is_ok() => {
@@ -335,7 +394,16 @@ impl Responder {
     /// A redirect to the same place over TLS, at this port. A method other than GET and HEAD is
     /// kept (RFC 9110, 15.4.9).
     #[cold]
-    fn redirect_to_tls(&mut self, request: &RequestHead<'_>, port: u16, out: &mut impl Encoder) -> Summary {
+    fn redirect_to_tls(
+        &mut self,
+        request: &RequestHead<'_>,
+        (port, outcomes): (u16, Outcomes),
+        context: RequestContext,
+        out: &mut impl Encoder,
+    ) -> Summary {
+        if let Some(summary) = self.refuse_other_at_gate(request, outcomes, context, out) {
+            return summary;
+        }
         let mount = self.origin.namespace().topmost;
         let host = request.host().unwrap_or_default();
         let Some((path, query)) = file_target(request).filter(|_| !host.is_empty()) else {

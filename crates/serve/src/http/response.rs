@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use percent_encoding::percent_encode;
 use thalweg_sys::FileSpan;
 use thalweg_wire::RequestHead;
 use thalweg_wire::date;
@@ -16,6 +16,7 @@ use thalweg_wire::range::{ByteRange, push_content_range, push_unsatisfied_conten
 use thalweg_wire::status;
 use thalweg_wire::validator::EntityTag;
 
+use crate::content::name::PATH_ESCAPED;
 use crate::content::object::{Object, Source};
 use crate::content::stream::StreamReader;
 use crate::date_cache::DateCache;
@@ -101,9 +102,13 @@ pub(crate) enum PageField<'o> {
     /// The methods that are served.
     Allow,
     /// When to try again.
-    RetryAfter,
+    RetryAfter {
+        seconds: u64,
+    },
     /// The choice depended on Accept-Encoding.
     Vary,
+    /// Another address, which consists of characters of a URI.
+    Address(&'o [u8]),
     /// The same place with a slash behind it, and the query.
     Location {
         folder: &'o [u8],
@@ -205,29 +210,7 @@ const HTTPS_PORT: u16 = 443;
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 
 /// `Retry-After` of a response that failed for lack of descriptors or memory.
-const RETRY_AFTER_S: &[u8] = b"1";
-
-/// Characters that are escaped in the path of a redirect: all but the slash and those that RFC
-/// 3986, 3.3 allows in a segment.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b'!')
-    .remove(b'$')
-    .remove(b'&')
-    .remove(b'\'')
-    .remove(b'(')
-    .remove(b')')
-    .remove(b'*')
-    .remove(b'+')
-    .remove(b',')
-    .remove(b';')
-    .remove(b'=')
-    .remove(b':')
-    .remove(b'@')
-    .remove(b'/');
+pub(crate) const RETRY_AFTER_S: u64 = 1;
 
 impl Summary {
     /// Nothing of an object, accounted to this mount.
@@ -321,11 +304,14 @@ impl<'o> Page<'o> {
         match self.field {
             PageField::None => {}
             PageField::Allow => out.field("Allow", ALLOW),
-            PageField::RetryAfter => out.field("Retry-After", RETRY_AFTER_S),
+            PageField::RetryAfter { seconds } => {
+                out.field_with("Retry-After", |out| push_decimal(out, seconds));
+            }
             PageField::Vary => out.field("Vary", b"Accept-Encoding"),
+            PageField::Address(address) => out.field("Location", address),
             PageField::Location { folder, query } => out.field_with("Location", |out| {
                 out.push(b'/');
-                percent_encode(folder, ESCAPED).for_each(|part| out.extend_from_slice(part.as_bytes()));
+                percent_encode(folder, PATH_ESCAPED).for_each(|part| out.extend_from_slice(part.as_bytes()));
                 out.push(b'/');
                 if let Some(query) = query {
                     out.push(b'?');

@@ -209,12 +209,12 @@ impl Task {
     /// by their names in it: there are no more than mounts in the configuration.
     fn mounted(&self, location: Location<'_>) -> Mounted<'_> {
         let mut mounted = Mounted::default();
-        for (path, mount) in self.sites.site(self.site).mounts_beneath(self.path()) {
+        for (path, tree) in self.sites.site(self.site).mounts_beneath(self.path()) {
             let name = path.split(|&byte| byte == b'/').next().unwrap_or(path);
             if self.style.hides(name) || location.hides(path) {
                 continue;
             }
-            let Ok(root) = mount.tree.open_folder(b"", Wait::Allowed, &mut Vec::new()) else { continue };
+            let Ok(root) = tree.open_folder(b"", Wait::Allowed, &mut Vec::new()) else { continue };
             let new = MountedFolder {
                 modified_s: root.stamp.modified_s,
                 changed_s: seconds(&root.stamp),

@@ -28,6 +28,7 @@ use crate::content::local::residency::Residency;
 use crate::content::local::watch::Subscription;
 use crate::date_cache::{DateCache, SecondsAt};
 use crate::http::challenges::HttpChallenges;
+use crate::http::gate::Gate;
 use crate::http::respond::{JobResult, Responder};
 use crate::http::services::Scratch;
 use crate::listing::Listings;
@@ -141,11 +142,15 @@ impl Service {
         let subscription = setup.subscription.clone().filter(|_| setup.cache.watch);
         let origin = LocalOrigin::new(Arc::new(setup.sites), setup.cache, subscription);
         let listings = Listings::new(Arc::clone(origin.namespace()), setup.cache);
+        let gate = Gate::of(origin.namespace().networks.as_ref(), setup.shared_limits.requests().cloned());
+        let date_cache = DateCache::new(setup.seconds_at, now);
+        let mut responder = Responder::new(origin, listings, date_cache, setup.challenges);
+        responder.gate = gate;
         Self {
             look_ns: loop_tls::look_ns(&times, setup.tls.as_ref().map(|(_, config)| *config)),
             shared: Shared {
                 times,
-                responder: Responder::new(origin, listings, DateCache::new(setup.seconds_at, now), setup.challenges),
+                responder,
                 totals: Totals::default(),
                 accounting: setup.accounting,
                 blocking: setup.blocking,
@@ -525,6 +530,8 @@ impl<D: Driver> App<D> for Service {
             accounting.on_iteration(now, entries, bytes, misses);
         }
         self.shared.totals.open = self.open as u64;
+        let refused = self.shared.responder.refused;
+        (self.shared.totals.requests_denied, self.shared.totals.requests_limited) = (refused.denied, refused.limited);
         self.published[self.loop_index].publish(&self.shared.totals);
         let is_over = self.shared.draining && self.open == 0 && self.retiring.is_empty() && self.retired.is_empty();
         if is_over { LoopControl::Stop } else { LoopControl::WaitUntil(self.next_iteration(now)) }

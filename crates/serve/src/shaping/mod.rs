@@ -3,6 +3,7 @@
 //!
 //! * [`bucket`]: a rate and the bytes taken of it, on one loop and on several.
 //! * [`fair`]: the order of clients that share a rate.
+//! * [`requests`]: how many requests each client may make.
 //! * [`client`]: the clients, their connections and the bytes that they have taken.
 //! * [`shaper`]: all rates of a connection together.
 //! * [`admission`]: connections without a slot, and when the others are checked.
@@ -17,4 +18,5 @@ pub(crate) mod bucket;
 pub(crate) mod client;
 pub(crate) mod eviction;
 pub(crate) mod fair;
+pub(crate) mod requests;
 pub(crate) mod shaper;

@@ -23,6 +23,7 @@ use thalweg_sys::{Instant, SendBuf, SocketId};
 use super::bucket::{Bucket, Lease, Rate, SharedBucket};
 use super::client::{Clients, SharedClients, TooMany};
 use super::fair::{ClientIndex, Fair};
+use super::requests::RequestLimits;
 use crate::config::{Bandwidth, Limits, ServerConfig};
 
 /// Resolution of the times at which connections go on. Being late costs no rate:
@@ -57,6 +58,8 @@ pub(crate) struct SharedRateLimits {
     knows_clients: bool,
     mounts: Box<[Option<Shared>]>,
     total: Option<Shared>,
+    /// How many requests clients may make, if that is limited.
+    requests: Option<Arc<RequestLimits>>,
 }
 
 /// A rate that all loops share.
@@ -92,13 +95,20 @@ impl SharedRateLimits {
             knows_clients: is_shared || limits.connections_per_client_max > 0,
             mounts,
             total,
+            requests: RequestLimits::of_server(limits).map(Arc::new),
         }
     }
 
     /// Those of a configuration.
     pub(crate) fn of(config: &ServerConfig, now: Instant) -> Self {
         let mounts = config.sites.iter().flat_map(|site| &site.mounts).map(|mount| mount.bytes_per_s_max);
-        Self::new(&config.limits, config.bandwidth, mounts, now)
+        let requests = RequestLimits::of(config).map(Arc::new);
+        Self { requests, ..Self::new(&config.limits, config.bandwidth, mounts, now) }
+    }
+
+    /// How many requests clients may make, if that is limited.
+    pub(crate) fn requests(&self) -> Option<&Arc<RequestLimits>> {
+        self.requests.as_ref()
     }
 
     /// Whether the address of a client makes any difference.

@@ -17,6 +17,13 @@ pub struct Totals {
     pub responses: [u64; 4],
     /// Connections that were refused for want of a slot.
     pub refused: u64,
+    /// Connections that were closed when they were accepted, because of their client's network. They
+    /// do not count as accepted.
+    pub denied: u64,
+    /// Requests that got a 403 because of their client's network.
+    pub requests_denied: u64,
+    /// Requests that got a 429, because their client had made too many.
+    pub requests_limited: u64,
     /// Connections that were evicted to make room for others.
     pub evicted: u64,
     /// Responses that were cut off by a reset, because their file had changed while it was sent.
@@ -45,6 +52,9 @@ impl Totals {
         self.bytes += other.bytes;
         self.refused += other.refused;
         self.evicted += other.evicted;
+        self.denied += other.denied;
+        self.requests_denied += other.requests_denied;
+        self.requests_limited += other.requests_limited;
         self.files_changed_while_sent += other.files_changed_while_sent;
         self.handshakes_tls12 += other.handshakes_tls12;
         self.handshakes_tls13 += other.handshakes_tls13;
@@ -63,10 +73,10 @@ impl Totals {
 }
 
 /// One loop's published totals, on cache lines of their own: loops must not slow each other down by
-/// counting. The size is two lines because processors fetch them in pairs.
+/// counting. The size is a multiple of two lines because processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Published([AtomicU64; 17]);
+pub(crate) struct Published([AtomicU64; 20]);
 
 impl Published {
     /// Replaces the published values. Plain stores: readers may see some fields before others.
@@ -77,7 +87,7 @@ impl Published {
         let Totals { handshakes_failed, handshakes_shed, .. } = *totals;
         let done = [accepted, open, requests, bytes, ok, moved, client_errors, failed];
         let not_done = [refused, evicted, files_changed_while_sent];
-        let more = [totals.requests_http2];
+        let more = [totals.requests_http2, totals.denied, totals.requests_denied, totals.requests_limited];
         let tls = [handshakes_tls12, handshakes_tls13, handshakes_resumed, handshakes_failed, handshakes_shed];
         let values = done.into_iter().chain(not_done).chain(tls).chain(more);
         for (cell, value) in self.0.iter().zip(values) {
@@ -105,6 +115,9 @@ impl Published {
             handshakes_failed,
             handshakes_shed,
             requests_http2,
+            denied,
+            requests_denied,
+            requests_limited,
         ] = self.0.each_ref().map(|cell| cell.load(Relaxed));
         let responses = [ok, moved, client_errors, failed];
         Totals {
@@ -114,6 +127,9 @@ impl Published {
             requests_http2,
             responses,
             refused,
+            denied,
+            requests_denied,
+            requests_limited,
             evicted,
             files_changed_while_sent,
             bytes,
@@ -147,6 +163,9 @@ mod tests {
             handshakes_failed: 15,
             handshakes_shed: 16,
             requests_http2: 17,
+            denied: 18,
+            requests_denied: 19,
+            requests_limited: 20,
         };
         let published = Published::default();
         published.publish(&totals);

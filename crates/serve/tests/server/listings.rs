@@ -14,7 +14,7 @@ use crate::served::{Served, each_driver};
 /// Turns listings on, from a folder on.
 fn list(config: &mut ServerConfig, folder: &str, listing: bool, listing_style: Option<ListingStyle>) {
     let settings = Settings { listing: Some(listing), listing_style, ..Settings::default() };
-    config.sites[0].rules.push(Rule { folder: Some(folder.to_owned()), files: None, settings });
+    config.sites[0].rules.push(Rule { folder: Some(folder.to_owned()), settings, ..Rule::default() });
 }
 
 fn everywhere(config: &mut ServerConfig) {

@@ -24,7 +24,7 @@ fn configure(config: &mut ServerConfig) {
         content_type: Some("text/x-page".into()),
         ..Settings::default()
     };
-    let rule = |files: Option<&str>, settings| Rule { folder: None, files: files.map(str::to_owned), settings };
+    let rule = |files: Option<&str>, settings| Rule { files: files.map(str::to_owned), settings, ..Rule::default() };
     config.sites[0].rules = vec![rule(None, everywhere), rule(Some("*.page"), of_pages)];
 }
 

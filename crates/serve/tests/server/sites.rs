@@ -18,6 +18,7 @@ fn configure(config: &mut ServerConfig) {
         folder: folder.map(str::to_owned),
         files: files.map(str::to_owned),
         settings,
+        ..Rule::default()
     };
     let headers = |all: &[(&str, &str)]| all.iter().map(|&(name, value)| (name.into(), value.into())).collect();
     let first = SiteConfig {
@@ -54,7 +55,7 @@ fn configure(config: &mut ServerConfig) {
             ),
         ],
         error_pages: vec![(404, "/404.html".to_owned()), (405, "/missing.html".to_owned())],
-        client_certificates: None,
+        ..SiteConfig::default()
     };
     let mut second = SiteConfig::new(folder.join("two"));
     second.names = vec!["Two.Example.".to_owned(), "[::1]".to_owned()];

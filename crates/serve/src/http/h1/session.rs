@@ -438,7 +438,7 @@ impl Session {
         services.batch.begin(&head, persistence(&head, self.requests, services));
         let context = services.context();
         let Services { responder, batch, .. } = services;
-        match responder.respond(&head, waiting.outcomes, context, batch) {
+        match responder.answer(&head, services.tls_port, waiting.outcomes, context, batch) {
             Answer::Pending => {
                 waiting.is_under_way = true;
                 self.waiting = Some(waiting);

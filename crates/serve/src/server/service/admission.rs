@@ -16,6 +16,10 @@ const EVICTION_TRIES: usize = 16;
 
 impl Service {
     pub(super) fn on_accepted<D: Driver>(&mut self, driver: &mut D, listener: SocketId, socket: SocketId) {
+        if self.shared.responder.gate.is_some() && !self.is_let_in(driver, socket) {
+            self.shared.totals.denied += 1;
+            return driver.close(socket);
+        }
         let Some(transport) = self.transport_of(driver, listener, socket) else { return driver.close(socket) };
         let index = socket.index();
         if index >= self.slots.len() {
@@ -61,6 +65,18 @@ impl Service {
                 self.refuse(driver, socket);
             }
         }
+    }
+
+    /// Sets the client of a connection at the gate. Whether its connection is not closed at once.
+    #[cold]
+    fn is_let_in<D: Driver>(&mut self, driver: &mut D, socket: SocketId) -> bool {
+        // A Unix socket's peer has no address, and one that has gone already makes no request.
+        let address = driver.peer_addr(socket).ok().map(|peer| peer.ip());
+        let responder = &mut self.shared.responder;
+        if let Some(gate) = &mut responder.gate {
+            gate.set_client(socket, address);
+        }
+        responder.origin.namespace().networks.as_ref().is_none_or(|networks| !networks.closes(address))
     }
 
     /// Whether the limits by client let in a connection that was just accepted, and what they need.

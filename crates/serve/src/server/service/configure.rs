@@ -8,11 +8,13 @@ use super::Service;
 use crate::catalog::site::Sites;
 use crate::config::ServerConfig;
 use crate::content::local::origin::LocalOrigin;
+use crate::http::gate::Gate;
 use crate::listing::Listings;
 use crate::server::commands::ConfigUpdate;
 use crate::server::connection::Times;
 use crate::server::failure::StartError;
 use crate::server::loop_tls::{self, LoopTls, TlsSetup};
+use crate::shaping::requests::RequestLimits;
 use crate::shaping::shaper::{RateScope, Shaper, SharedRateLimits};
 use crate::telemetry::accounting::Accounting;
 use crate::telemetry::log::RecordQueue;
@@ -31,12 +33,14 @@ impl Service {
         self.look_ns = loop_tls::look_ns(&times, config.tls.as_ref());
         self.shared.times = times;
         self.configure_tls(tls, config);
+        let requests = limits.requests().cloned();
         self.update_rate_limits(driver, limits);
         let responder = &mut self.shared.responder;
         let subscription = self.subscription.clone().filter(|_| config.cache.watch);
         let origin = LocalOrigin::new(Arc::new(sites), &config.cache, subscription).succeeding(&responder.origin);
         responder.listings = Listings::new(Arc::clone(origin.namespace()), &config.cache);
         responder.origin = origin;
+        self.open_gate(driver, requests);
         self.configure_accounting(driver, config, record_queue, registry);
         Ok(())
     }
@@ -50,6 +54,17 @@ impl Service {
         let mut tls = LoopTls::new(setup, config).succeeding(before, &leaving);
         self.listeners.iter().for_each(|&(group, listener)| tls.add_listener(group, listener));
         self.tls = Some(Box::new(tls));
+    }
+
+    /// Lets requests in by the networks of the present sites and by these limits.
+    fn open_gate<D: Driver>(&mut self, driver: &mut D, limits: Option<Arc<RequestLimits>>) {
+        let responder = &mut self.shared.responder;
+        responder.gate = Gate::of(responder.origin.namespace().networks.as_ref(), limits);
+        let Some(gate) = &mut responder.gate else { return };
+        for connection in self.slots.iter().filter_map(|slot| slot.connection.as_ref()) {
+            let socket = connection.socket();
+            gate.set_client(socket, driver.peer_addr(socket).ok().map(|peer| peer.ip()));
+        }
     }
 
     /// Begins, goes on, or ceases to write down what is done.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use thalweg_wire::Method;
 use thalweg_wire::target::{Target, relative_path};
 
-use super::popular::Popular;
+use super::popular::{Popular, Popularity};
 use super::unique::Unique;
 use crate::telemetry::record::Record;
 
@@ -14,7 +14,9 @@ use crate::telemetry::record::Record;
 pub(crate) struct DownloadStatistics {
     /// The files that were downloaded, by the number of their mount.
     pub(crate) unique: BTreeMap<u16, Unique>,
-    pub(crate) popular: Popular,
+    /// The most popular, by their name with the number of their mount behind it: files of several
+    /// sites may have the same name.
+    popular: Popular,
     /// Room for a name.
     name: Vec<u8>,
 }
@@ -43,7 +45,18 @@ impl DownloadStatistics {
             self.name.push(b'/');
         }
         self.unique.entry(record.mount).or_default().insert(&self.name);
+        self.name.extend_from_slice(&record.mount.to_be_bytes());
         self.popular.add(&self.name, record.end.body_bytes);
+    }
+
+    /// The first so many of the most popular files: mount, name and popularity.
+    pub(crate) fn top_files(&self, count: usize) -> Vec<(u16, &[u8], Popularity)> {
+        let files = self.popular.top(count).into_iter();
+        let files = files.filter_map(|(key, popularity)| {
+            let (name, mount) = key.split_last_chunk()?;
+            Some((u16::from_be_bytes(*mount), name, popularity))
+        });
+        files.collect()
     }
 }
 
@@ -81,8 +94,7 @@ mod tests {
         let mut statistics = DownloadStatistics::default();
         statistics.add_records(&page);
         assert_eq!(statistics.unique[&4].estimate(), 3);
-        let top: Vec<_> =
-            statistics.popular.top(9).into_iter().map(|(name, it)| (name, it.downloads, it.bytes)).collect();
+        let top: Vec<_> = statistics.top_files(9).into_iter().map(|(_, name, it)| (name, it.downloads, it.bytes)).collect();
         assert_eq!(top, [(&b"/a.iso"[..], 4, 40), (b"/", 1, 10), (b"/pub/", 1, 10)]);
     }
 }

@@ -159,6 +159,9 @@ impl Collector {
             total: Total {
                 connections: totals.accepted,
                 turned_away: totals.refused,
+                connections_denied: totals.denied,
+                requests_denied: totals.requests_denied,
+                requests_limited: totals.requests_limited,
                 shed: totals.evicted,
                 files_changed_while_sent: totals.files_changed_while_sent,
                 requests: totals.requests,
@@ -223,13 +226,15 @@ impl Collector {
     }
 
     fn top_files(&self) -> Vec<TopFile> {
+        let labels = self.registry.mount_labels();
         self.registry.with_statistics(|statistics| {
-            let file = |(name, popularity): (&[u8], Popularity)| TopFile {
+            let file = |(mount, name, popularity): (u16, &[u8], Popularity)| TopFile {
+                mount: labels.get(usize::from(mount)).map(ToString::to_string).unwrap_or_default(),
                 file: String::from_utf8_lossy(name).into_owned(),
                 downloads: popularity.downloads,
                 bytes: popularity.bytes,
             };
-            statistics.popular.top(TOP_FILES).into_iter().map(file).collect()
+            statistics.top_files(TOP_FILES).into_iter().map(file).collect()
         })
     }
 

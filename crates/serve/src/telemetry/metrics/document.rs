@@ -66,6 +66,12 @@ pub(crate) struct Total {
     pub(crate) connections: u64,
     /// Connections that were refused for want of a slot.
     pub(crate) turned_away: u64,
+    /// Connections that were closed when they were accepted, because of their client's network.
+    pub(crate) connections_denied: u64,
+    /// Requests that got a 403 because of their client's network.
+    pub(crate) requests_denied: u64,
+    /// Requests that got a 429, because their client had made too many.
+    pub(crate) requests_limited: u64,
     /// Connections that were evicted to make room.
     pub(crate) shed: u64,
     /// Responses that were cut off by a reset, because their file had changed while it was sent.
@@ -181,6 +187,8 @@ pub(crate) struct DayFigures {
 /// A file that was downloaded often.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct TopFile {
+    /// The label of its mount: files of several sites may have the same path.
+    pub(crate) mount: String,
     pub(crate) file: String,
     pub(crate) downloads: u64,
     pub(crate) bytes: u64,

@@ -119,6 +119,12 @@ impl Collector for Figures {
             None,
             turned_away,
         )?;
+        let denied = status.total.connections_denied;
+        out.counter("connections_denied", "Connections closed because of their client's network", None, denied)?;
+        let help = "Requests that were not answered: denied by their client's network (403), or too many of one client (429)";
+        let refused =
+            [([("reason", "network")], status.total.requests_denied), ([("reason", "rate")], status.total.requests_limited)];
+        out.counters("requests_refused", help, None, refused)?;
         out.counter("connections_shed", "Idle connections closed to free a connection slot", None, status.total.shed)?;
         let help = "Responses that were reset because their file changed while it was sent";
         out.counter("files_changed_while_sent", help, None, status.total.files_changed_while_sent)?;
@@ -365,6 +371,9 @@ mod tests {
         collector.advance(thalweg_sys::Instant::from_ns(1), 1_000_000);
         let mut status = collector.status(1_000_007);
         status.total.responses.refused = 12;
+        status.total.requests_limited = 5;
+        status.total.requests_denied = 6;
+        status.total.connections_denied = 8;
         status.mounts[0].bytes = u64::MAX;
         status.loops[1].cache_misses = 3;
         status.total.files_changed_while_sent = 2;
@@ -377,6 +386,9 @@ mod tests {
             ("thalweg_build_info{version=\"0.1.0\"}", 1.0),
             ("thalweg_uptime_seconds", 7.0),
             ("thalweg_responses_total{class=\"4xx\"}", 12.0),
+            ("thalweg_requests_refused_total{reason=\"rate\"}", 5.0),
+            ("thalweg_requests_refused_total{reason=\"network\"}", 6.0),
+            ("thalweg_connections_denied_total", 8.0),
             ("thalweg_sent_bytes_total{mount=\"/\"}", u64::MAX as f64),
             ("thalweg_downloads_under_way{mount=\"odd\\\"\\\\\\nname/\"}", 0.0),
             ("thalweg_cache_misses_total{core=\"1\"}", 3.0),

@@ -61,9 +61,10 @@ fn content(status: &Status) -> Markup {
                 (curve("Sent per second", &status.curve.bytes_per_s, |rate| bytes(rate.round() as u64)))
             }
         }
+        (responses(status))
         @if status.mounts.len() > 1 { (mounts(&status.mounts)) }
         (days(&status.days))
-        (top_files(&status.top_files))
+        (top_files(&status.top_files, status.mounts.len() > 1))
         (loops(status))
         @if let Some(tls) = &status.tls { (handshakes(tls)) }
         @if let Some(state) = &status.certificate { (certificate(state)) }
@@ -125,6 +126,31 @@ fn curve(name: &str, values: &[f64], words: fn(f64) -> String) -> Markup {
     }
 }
 
+/// Responses by class since the start, and the requests and connections that were refused on
+/// purpose.
+fn responses(status: &Status) -> Markup {
+    let total = &status.total;
+    let classes = &total.responses;
+    let figures = [
+        ("2xx", classes.ok),
+        ("3xx", classes.moved),
+        ("4xx", classes.refused),
+        ("5xx", classes.failed),
+        ("Refused by network", total.requests_denied),
+        ("Refused by rate", total.requests_limited),
+        ("Connections refused by network", total.connections_denied),
+    ];
+    markup! {
+        section {
+            h2 { "Responses since the start" }
+            div.scroll { table {
+                thead { tr { @for (name, _) in figures { th.n { (name) } } } }
+                tbody { tr { @for (_, number) in figures { td.n { (count(number)) } } } }
+            } }
+        }
+    }
+}
+
 fn mounts(mounts: &[Mount]) -> Markup {
     markup! {
         section {
@@ -170,15 +196,16 @@ fn days(days: &[DayFigures]) -> Markup {
     }
 }
 
-fn top_files(files: &[TopFile]) -> Markup {
+fn top_files(files: &[TopFile], names_mounts: bool) -> Markup {
     markup! {
         section {
             h2 { "Most downloaded today" }
             @if files.is_empty() { p.none { "No downloads yet." } } @else {
                 div.scroll { table {
-                    thead { tr { th { "File" } th.n { "Downloads" } th.n { "Sent" } } }
+                    thead { tr { th { "File" } @if names_mounts { th { "Mount" } } th.n { "Downloads" } th.n { "Sent" } } }
                     tbody { @for file in files { tr {
                         th.name scope="row" { bdi { (file.file) } }
+                        @if names_mounts { td { (file.mount) } }
                         td.n { (count(file.downloads)) }
                         td.n { (bytes(file.bytes)) }
                     } } }
@@ -371,11 +398,16 @@ mod tests {
         collector.advance(thalweg_sys::Instant::from_ns(1), 1_000_000);
         let mut status = collector.status(1_000_000);
         let file = "/<script>alert(\"1\")</script>&amp;\u{202e}.iso".to_owned();
-        status.top_files = vec![TopFile { file, downloads: 1, bytes: 1 }];
+        status.top_files = vec![TopFile { mount: "/".to_owned(), file, downloads: 1, bytes: 1 }];
+        (status.total.responses.refused, status.total.responses.failed) = (4321, 87);
+        (status.total.requests_denied, status.total.requests_limited) = (65, 1234);
         status.log.lines_lost = 3;
         let page = html(&status);
         assert!(page.contains("/&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;amp;"), "{page}");
         assert_eq!(page.matches("<script").count(), 1);
+        for figure in ["4,321", "87", "65", "1,234"] {
+            assert!(page.contains(&format!("<td class=\"n\">{figure}</td>")), "{figure}: {page}");
+        }
         assert!(page.contains("Warnings") && page.contains("<strong>3</strong> lines"), "{page}");
     }
 }

@@ -1,0 +1,49 @@
+//! The keys on clients that the server, sites and mounts have alike: networks, rates of requests, and
+//! redirects.
+
+use thalweg_serve::{NetworkLists, RequestLimit};
+
+use super::form::{COUNT_32, MAYBE_STATUS, MAYBE_TEXT, NETWORKS, REQUEST_RATE};
+use super::visitor::Keys;
+
+pub(super) fn networks<K: Keys>(keys: &mut K, networks: &mut NetworkLists) {
+    keys.value(
+        "allow",
+        "Networks of clients to serve, as addresses and prefixes; \"unix\" means Unix sockets. If there are any, \
+         clients in no other network are refused. The most specific network of `allow` and `deny` decides.",
+        &NETWORKS,
+        &mut networks.allow,
+    );
+    keys.value("deny", "Networks of clients to refuse.", &NETWORKS, &mut networks.deny);
+}
+
+pub(super) fn request_limit<K: Keys>(keys: &mut K, limit: &mut RequestLimit) {
+    keys.value(
+        "requests_per_client",
+        "Maximum rate of the requests of one client, such as \"10/s\", \"100/min\" or \"1000/h\"; others get 429.",
+        &REQUEST_RATE,
+        &mut limit.rate,
+    );
+    keys.value(
+        "requests_burst",
+        "Requests that a client may make at once; 0 means those of two seconds, at least 10.",
+        &COUNT_32,
+        &mut limit.burst,
+    );
+}
+
+pub(super) fn redirect<K: Keys>(keys: &mut K, address: &mut Option<String>, status: &mut Option<u16>) {
+    keys.value(
+        "redirect",
+        "Address to redirect all requests to: a URL, or a path of the site. {path} is the rest of the requested path, \
+         {folder} that of its folder, {query} the query with its question mark.",
+        &MAYBE_TEXT.like("\"https://new.example.org/{path}{query}\""),
+        address,
+    );
+    keys.value(
+        "redirect_status",
+        "Status of the redirect: 301, 302, 303, 307 or 308; 302 if not set, which clients do not keep.",
+        &MAYBE_STATUS,
+        status,
+    );
+}
