@@ -5,6 +5,7 @@
 //! these forms, such as a signature around the list, are skipped.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use thalweg_wire::digest::Algorithm;
 
@@ -41,6 +42,27 @@ pub fn find(text: &[u8], name: &[u8], algorithm: Algorithm, scope: Scope) -> Opt
         }
     }
     found.map(from_hex)
+}
+
+/// The digests of all files of the list of a folder, by their names; `None` for a file with several
+/// that differ. Files of other folders are left out.
+#[must_use]
+pub fn all(text: &[u8], algorithm: Algorithm) -> HashMap<Box<[u8]>, Option<Box<[u8]>>> {
+    let mut digests: HashMap<Box<[u8]>, Option<Box<[u8]>>> = HashMap::new();
+    for line in text.split(|&byte| byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Some((digits, Some(of))) = parse(line, algorithm) else { continue };
+        let name = of.strip_prefix(b"./").unwrap_or(&of);
+        if name.contains(&b'/') {
+            continue;
+        }
+        let digest = Some(from_hex(digits));
+        let known = digests.entry(name.into()).or_insert_with(|| digest.clone());
+        if *known != digest {
+            *known = None;
+        }
+    }
+    digests
 }
 
 /// The digits of a line, and the name that they are for, if it has one.
@@ -115,6 +137,21 @@ mod tests {
         let found = find(text.as_bytes(), name.as_bytes(), Algorithm::Sha256, scope);
         let shown = found.map(|digest| digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
         assert_eq!(shown, expected.map(str::to_ascii_lowercase), "{name} in {text:?}");
+    }
+
+    #[test]
+    fn all_of_a_list_are_those_that_are_found_one_by_one() {
+        let text = format!(
+            "{A}  other\n{B} *disk.iso\r\n{A}  sub/deep\n{A}  ./dotted\n{A}  two\n{B}  two\n{A}  same\n{A}  same\n\
+             {A}\nSHA256 (tagged) = {B}\n\\{A}  line\\nend\n-----BEGIN PGP SIGNATURE-----\n"
+        );
+        let all = all(text.as_bytes(), Algorithm::Sha256);
+        for name in ["other", "disk.iso", "dotted", "two", "same", "tagged", "line\nend"] {
+            let found = find(text.as_bytes(), name.as_bytes(), Algorithm::Sha256, Scope::Folder);
+            assert_eq!(all.get(name.as_bytes()), Some(&found), "{name}");
+            assert_eq!(found.is_none(), name == "two", "{name}");
+        }
+        assert_eq!(all.len(), 7);
     }
 
     #[test]

@@ -50,6 +50,11 @@ impl Rules {
         Ok(Self { rules, effective: Mutex::default() })
     }
 
+    /// Whether any rule has digests of files sent.
+    pub(super) fn know_digests(&self) -> bool {
+        self.rules.iter().any(|rule| rule.settings.digests == Some(true))
+    }
+
     /// The settings of a file in a folder, or of the folder itself. The folder's name ends with a
     /// slash, or is empty for the topmost.
     pub(super) fn effective(&self, folder: &[u8], file: Option<&[u8]>) -> EffectiveSettings {

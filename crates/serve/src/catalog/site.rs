@@ -230,6 +230,11 @@ impl Site {
         self.rules.effective(folder, file).settings
     }
 
+    /// Whether any rule has digests of files sent.
+    pub(crate) fn knows_digests(&self) -> bool {
+        self.rules.know_digests()
+    }
+
     /// The canonical name of the file that is the body of responses with this status.
     pub(crate) fn error_page(&self, status: u16) -> Option<&[u8]> {
         self.error_pages.iter().find(|(of, _)| *of == status).map(|(_, name)| name.as_slice())

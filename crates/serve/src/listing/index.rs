@@ -24,6 +24,18 @@ pub(crate) struct Index {
     orders: [OnceLock<Box<[u32]>>; 4],
     /// Counts all entries, with those that were not kept.
     pub(crate) tally: Tally,
+    /// SHA-256 digests of files, by the places of their entries.
+    digests: Box<[(u32, [u8; 32])]>,
+}
+
+/// Entries that are shown together.
+pub(crate) struct Page<'i> {
+    pub(crate) items: Vec<Item<'i>>,
+    /// Its number, from 0 on, and the number of pages.
+    pub(crate) page: u32,
+    pub(crate) pages: u32,
+    /// Entries on all pages.
+    pub(crate) matching: usize,
 }
 
 /// The size of a folder's content.
@@ -48,6 +60,8 @@ pub(crate) struct Item<'i> {
     pub(crate) size: u64,
     /// Seconds since 1970-01-01 UTC.
     pub(crate) modified_s: i64,
+    /// The SHA-256 digest of a file, if one is known.
+    pub(crate) digest: Option<&'i [u8; 32]>,
 }
 
 /// The kind of an entry.
@@ -174,7 +188,7 @@ impl Builder {
             false => 0,
         };
         let orders = Default::default();
-        Index { names: self.names, entries: self.entries, folders_apart, orders, tally: self.tally }
+        Index { names: self.names, entries: self.entries, folders_apart, orders, tally: self.tally, digests: Box::default() }
     }
 }
 
@@ -186,7 +200,7 @@ impl Index {
 
     /// Bytes of memory held, with the orders that were not made yet.
     pub(crate) fn bytes(&self) -> usize {
-        self.names.len() + self.entries.len() * ENTRY_BYTES
+        self.names.len() + self.entries.len() * ENTRY_BYTES + size_of_val(&*self.digests)
     }
 
     /// How many pages of so many entries there are; an empty folder has one.
@@ -194,27 +208,72 @@ impl Index {
         self.len().div_ceil(page_entries.max(1)).max(1) as u64
     }
 
-    /// The entries of a page in the order of the view; `None` if there is no such page.
-    pub(crate) fn page(&self, view: View, page_entries: usize) -> Option<impl ExactSizeIterator<Item = Item<'_>>> {
-        let page = u64::from(view.page);
-        if page >= self.pages(page_entries) {
+    /// The entries of a page in the order of the view; `None` if there is no such page. Of a filter
+    /// that leaves fewer pages it is the last one.
+    pub(crate) fn page(&self, view: View, page_entries: usize) -> Option<Page<'_>> {
+        let page_entries = page_entries.max(1);
+        if !view.filter.is_empty() {
+            return Some(self.filtered_page(view, page_entries));
+        }
+        let (page, pages) = (u64::from(view.page), self.pages(page_entries));
+        if page >= pages {
             return None;
         }
-        let start = page as usize * page_entries.max(1);
-        let range: Range<usize> = start..self.len().min(start + page_entries.max(1));
+        let start = page as usize * page_entries;
         let order = self.order(view);
-        Some(range.map(move |place| {
-            let at = match order {
-                Some(order) => order[place] as usize,
-                None => self.at_place_by_name(place, view.descending),
-            };
-            self.item(at)
-        }))
+        let range: Range<usize> = start..self.len().min(start + page_entries);
+        let items = range.map(|place| self.item(self.at_place(place, order, view))).collect();
+        // A folder has fewer entries than 2^32.
+        Some(Page { items, page: view.page, pages: pages as u32, matching: self.len() })
+    }
+
+    /// The page of the entries whose names contain the text of the view's filter. All names are
+    /// looked at, and places are kept in 4 bytes each.
+    fn filtered_page(&self, view: View, page_entries: usize) -> Page<'_> {
+        let order = self.order(view);
+        let text = view.filter.text();
+        let places = (0..self.len()).map(|place| self.at_place(place, order, view));
+        let matching: Vec<u32> =
+            places.filter(|&at| contains(&self.names[self.entries[at].name()], text)).map(|at| at as u32).collect();
+        let pages = matching.len().div_ceil(page_entries).max(1) as u32;
+        let page = view.page.min(pages - 1);
+        let items = matching.iter().skip(page as usize * page_entries).take(page_entries);
+        let items = items.map(|&at| self.item(at as usize)).collect();
+        Page { items, page, pages, matching: matching.len() }
+    }
+
+    /// The entry at a place in an order.
+    fn at_place(&self, place: usize, order: Option<&[u32]>, view: View) -> usize {
+        match order {
+            Some(order) => order[place] as usize,
+            None => self.at_place_by_name(place, view.descending),
+        }
+    }
+
+    /// The digest of an entry, if one is known.
+    fn digest(&self, at: usize) -> Option<&[u8; 32]> {
+        let found = self.digests.binary_search_by_key(&(at as u32), |(of, _)| *of).ok()?;
+        Some(&self.digests[found].1)
+    }
+
+    /// Sets the digests of files, as `digest_of` gives them by name and second of modification.
+    pub(crate) fn set_digests(&mut self, mut digest_of: impl FnMut(&[u8], i64) -> Option<[u8; 32]>) {
+        let of_entry = |(at, entry): (usize, &Entry)| {
+            let is_file = entry.kind == Kind::File;
+            Some((at as u32, is_file.then(|| digest_of(&self.names[entry.name()], entry.modified_s)).flatten()?))
+        };
+        self.digests = self.entries.iter().enumerate().filter_map(of_entry).collect();
+    }
+
+    /// Whether any digest is known.
+    pub(crate) fn has_digests(&self) -> bool {
+        !self.digests.is_empty()
     }
 
     fn item(&self, at: usize) -> Item<'_> {
         let entry = &self.entries[at];
-        Item { name: &self.names[entry.name()], kind: entry.kind, size: entry.size, modified_s: entry.modified_s }
+        let (name, digest) = (&self.names[entry.name()], self.digest(at));
+        Item { name, kind: entry.kind, size: entry.size, modified_s: entry.modified_s, digest }
     }
 
     /// Folders stay in front when the names run backwards.
@@ -257,6 +316,11 @@ impl Entry {
     }
 }
 
+/// Whether a name contains a text in lower case, without regard to the case of ASCII letters.
+fn contains(name: &[u8], text: &[u8]) -> bool {
+    name.windows(text.len().max(1)).any(|part| part.eq_ignore_ascii_case(text)) || text.is_empty()
+}
+
 fn compare(a: (Kind, &[u8]), b: (Kind, &[u8]), folders_first: bool) -> Ordering {
     let by_kind = if folders_first { a.0.cmp(&b.0) } else { Ordering::Equal };
     by_kind.then_with(|| natural::compare(a.1, b.1))
@@ -270,20 +334,19 @@ fn grown(capacity: usize, needed: usize, least: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listing::view::Format;
 
     fn item(name: &str, size: u64, modified_s: i64) -> Item<'_> {
         let kind = if name.ends_with('/') { Kind::Folder } else { Kind::File };
-        Item { name: name.trim_end_matches('/').as_bytes(), kind, size, modified_s }
+        Item { name: name.trim_end_matches('/').as_bytes(), kind, size, modified_s, digest: None }
     }
 
     fn view(sort: Sort, descending: bool) -> View {
-        View { sort, descending, page: 0, format: Format::Html }
+        View { sort, descending, ..View::default() }
     }
 
     fn names(index: &Index, view: View, page_entries: usize) -> Option<Vec<String>> {
         let page = index.page(view, page_entries)?;
-        Some(page.map(|item| String::from_utf8(item.name.to_vec()).unwrap()).collect())
+        Some(page.items.into_iter().map(|item| String::from_utf8(item.name.to_vec()).unwrap()).collect())
     }
 
     fn index(folders_first: bool) -> Index {
@@ -338,6 +401,42 @@ mod tests {
         assert_eq!((empty.pages(10), names(&empty, View::default(), 10)), (1, Some(Vec::new())));
     }
 
+    #[test]
+    fn a_filter_leaves_the_names_that_contain_its_text() {
+        let index = index(true);
+        for (query, page_entries, expected, matching, page, pages) in [
+            ("filter=b", 9, "B2 b10", 2, 0, 1),
+            ("filter=B&order=desc", 9, "b10 B2", 2, 0, 1),
+            ("filter=b&sort=date", 9, "B2 b10", 2, 0, 1),
+            ("filter=o", 9, "zoo", 1, 0, 1),
+            ("filter=nowhere", 9, "", 0, 0, 1),
+            ("filter=e", 1, "empty", 1, 0, 1),
+            ("filter=b&page=2", 1, "b10", 2, 1, 2),
+            ("filter=b&page=99", 1, "b10", 2, 1, 2),
+            ("filter=a-name-that-is-longer-than-all", 9, "", 0, 0, 1),
+        ] {
+            let found = index.page(View::parse(Some(query.as_bytes())), page_entries).unwrap();
+            let names: Vec<_> = found.items.iter().map(|item| str::from_utf8(item.name).unwrap()).collect();
+            let figures = (found.matching, found.page, found.pages);
+            assert_eq!((names.join(" ").as_str(), figures), (expected, (matching, page, pages)), "{query}");
+        }
+    }
+
+    #[test]
+    fn digests_are_those_of_their_files() {
+        for folders_first in [true, false] {
+            let mut index = index(folders_first);
+            assert!(!index.has_digests());
+            index.set_digests(|name, modified_s| (modified_s >= 20).then_some([name[0]; 32]));
+            let digests = index.page(View::default(), 100).unwrap().items.into_iter();
+            let digests: String = digests.filter_map(|item| Some(char::from(item.digest?[0]))).collect();
+            assert_eq!((digests.as_str(), index.has_digests()), ("abe", true));
+            let bytes = index.bytes();
+            index.set_digests(|_, _| None);
+            assert!(index.bytes() < bytes);
+        }
+    }
+
     /// A million names that come in a scrambled order, and what becomes of them.
     #[test]
     fn a_million_entries_stay_within_the_bound_and_the_first_by_name_are_kept() {
@@ -362,11 +461,11 @@ mod tests {
         assert_eq!((index.tally.files, index.tally.omitted), (ENTRIES, ENTRIES - index.len() as u64));
         assert_eq!(index.tally.bytes, ENTRIES * (ENTRIES - 1) / 2);
         for view in [view(Sort::Name, false), view(Sort::Date, false), view(Sort::Size, false)] {
-            for (number, item) in index.page(view, usize::MAX).unwrap().enumerate() {
+            for (number, item) in index.page(view, usize::MAX).unwrap().items.into_iter().enumerate() {
                 assert_eq!(item.size, number as u64, "by {}", view.sort.name());
             }
         }
-        let largest = index.page(view(Sort::Size, true), 1).unwrap().next().unwrap();
+        let largest = index.page(view(Sort::Size, true), 1).unwrap().items[0];
         assert_eq!(largest.size, index.len() as u64 - 1);
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use super::folder::Folder;
-use super::index::{Item, Kind};
+use super::index::{Item, Kind, Page};
 
 use super::style::Style;
 use super::text;
@@ -25,6 +25,11 @@ struct Document<'d> {
     bytes: u64,
     /// Of the folders and files, so many are on no page.
     omitted: u64,
+    /// There if names are filtered: the text, and how many contain it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<&'d str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    matching: Option<u64>,
     page: u64,
     pages: u64,
     previous: Option<String>,
@@ -40,15 +45,18 @@ struct Entry<'d> {
     size: Option<u64>,
     modified: Option<String>,
     href: String,
+    /// There if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sha256: Option<String>,
 }
 
 /// The JSON of a view, with a line feed behind it; `None` if it has no such page. `path` is the
 /// folder's on the site.
 pub(super) fn json(folder: &Folder, path: &[u8], style: &Style, view: View) -> Option<String> {
     let index = &folder.index;
-    let entries = index.page(view, style.page_entries)?.map(entry).collect();
-    let pages = index.pages(style.page_entries);
-    let page = u64::from(view.page) + 1;
+    let Page { items, page, pages, matching } = index.page(view, style.page_entries)?;
+    let view = View { page, ..view };
+    let filter = String::from_utf8_lossy(view.filter.text());
     let document = Document {
         schema: SCHEMA,
         path: &String::from_utf8_lossy(path),
@@ -58,11 +66,13 @@ pub(super) fn json(folder: &Folder, path: &[u8], style: &Style, view: View) -> O
         files: index.tally.files,
         bytes: index.tally.bytes,
         omitted: index.tally.omitted,
-        page,
-        pages,
+        filter: (!filter.is_empty()).then_some(&*filter),
+        matching: (!filter.is_empty()).then_some(matching as u64),
+        page: u64::from(page) + 1,
+        pages: pages.into(),
         previous: (view.page > 0).then(|| View { page: view.page - 1, ..view }.link()),
-        next: (page < pages).then(|| View { page: view.page + 1, ..view }.link()),
-        entries,
+        next: (page + 1 < pages).then(|| View { page: view.page + 1, ..view }.link()),
+        entries: items.into_iter().map(entry).collect(),
     };
     // Strings and numbers cannot fail to be written.
     let mut text = serde_json::to_string(&document).ok()?;
@@ -81,6 +91,7 @@ fn entry(item: Item<'_>) -> Entry<'_> {
         size: (item.kind == Kind::File).then_some(item.size),
         modified: text::instant(item.modified_s),
         href: text::address(item),
+        sha256: item.digest.map(text::hex),
     }
 }
 
@@ -99,7 +110,7 @@ mod tests {
             (b"\xff\xfe", Kind::File, 1, i64::MAX),
             (b"last", Kind::File, 0, -1),
         ] {
-            builder.push(Item { name, kind, size, modified_s }, modified_s);
+            builder.push(Item { name, kind, size, modified_s, digest: None }, modified_s);
         }
         let folder = Folder::of_index(builder.finish());
         let style = ListingStyle { page_entries: 3, ..ListingStyle::default() };
@@ -109,6 +120,13 @@ mod tests {
         insta::assert_snapshot!("first", first);
         insta::assert_snapshot!("second", document("format=json&sort=size&order=desc&page=2").unwrap());
         assert_eq!(document("format=json&page=3"), None);
+        let mut index = folder.index;
+        index.set_digests(|name, _| (name == b"last").then_some([0xa5; 32]));
+        let folder = Folder::of_index(index);
+        let text = json(&folder, b"/", &style, View::parse(Some(b"format=json&filter=A"))).unwrap();
+        let filtered: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&filtered["filter"], &filtered["matching"]), (&"a".into(), &1.into()), "{text}");
+        assert_eq!(filtered["entries"][0]["sha256"], "a5".repeat(32));
         let value: serde_json::Value = serde_json::from_str(&first).unwrap();
         assert_eq!(value["entries"][2]["name"], "quote\" \\ \n</script>");
     }

@@ -2,10 +2,12 @@
 //!
 //! [`Listings`] keeps, per loop and bounded in bytes, the folders that were read and the pages that
 //! were made of them; a page is an [`Object`] like any file, so that conditions, HEAD and ranges
-//! mean the same. A job reads and renders, because that may take long.
+//! mean the same. A job reads and renders, because that may take long, and compresses pages that
+//! are worth it: the compressed page is a variant of the page, kept and forgotten with it.
 //!
-//! Lacking on purpose: scripts, thumbnails, search, and a tree that is walked.
+//! Lacking on purpose: scripts, thumbnails, and a tree that is walked.
 
+mod checksums;
 mod folder;
 mod index;
 mod json;
@@ -22,6 +24,7 @@ use std::sync::Arc;
 
 use foldhash::quality::RandomState;
 use thalweg_sys::{Instant, Wait};
+use thalweg_wire::coding::Coding;
 
 use self::folder::Folder;
 use self::read::{Rendering, Task, Trust};
@@ -298,11 +301,12 @@ impl Listings {
                 last_modified: page.last_modified,
                 content_type: Cow::Borrowed(view.format.media_type()),
                 coding: None,
-                varies: false,
+                varies: page.compressed.is_some(),
                 digests: Digests::default(),
                 policy,
             };
-            known.pages.push(CachedPage { view, object: Object::in_memory(metadata, page.body, Box::default()), used });
+            let variants = page.compressed.map(|body| compressed_variant(&metadata, body)).into_iter().collect();
+            known.pages.push(CachedPage { view, object: Object::in_memory(metadata, page.body, variants), used });
         }
         known
     }
@@ -334,6 +338,20 @@ impl Listings {
             self.forget(&key, folders);
         }
     }
+}
+
+/// The page in a content coding, with a tag of its own (RFC 9110, 8.8.3).
+fn compressed_variant(page: &Metadata, body: Vec<u8>) -> Object {
+    let metadata = Metadata {
+        tag: [&page.tag[..], b"-", Coding::Gzip.name().as_bytes()].concat(),
+        last_modified: page.last_modified,
+        content_type: page.content_type.clone(),
+        coding: Some(Coding::Gzip),
+        varies: true,
+        digests: Digests::default(),
+        policy: Arc::clone(&page.policy),
+    };
+    Object::in_memory(metadata, body, Box::default())
 }
 
 impl CachedFolder {

@@ -8,22 +8,25 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::folder::{Folder, Fragment};
-use super::index::{Item, Kind, Tally};
+use super::index::{Item, Kind, Page, Tally};
 
 use super::style::Style;
 use super::text;
-use super::view::{Format, Sort, View};
+use super::view::{FILTER_BYTES_MAX, Filter, Format, Sort, View};
 
 const CSS: &str = include_str!("page.css");
+
+/// Folders with fewer entries than this are searched by eye.
+const FILTER_ENTRIES_MIN: usize = 50;
 
 /// So many pages to either side of the present one are linked.
 const PAGES_BESIDE: u32 = 2;
 
 /// The HTML of a view; `None` if it has no such page. `path` is the folder's on the site.
 pub(super) fn html(folder: &Folder, path: &[u8], style: &Style, view: View) -> Option<String> {
-    let items = folder.index.page(view, style.page_entries)?;
-    // A folder has fewer entries than 2^32.
-    let pages = folder.index.pages(style.page_entries) as u32;
+    let Page { items, page, pages, matching } = folder.index.page(view, style.page_entries)?;
+    let view = View { page, ..view };
+    let has_digests = folder.index.has_digests();
     let title = text::shown(path);
     let markup = html! {
         (DOCTYPE) (PreEscaped("\n"))
@@ -39,6 +42,7 @@ pub(super) fn html(folder: &Folder, path: &[u8], style: &Style, view: View) -> O
                 header {
                     (breadcrumb(path))
                     (summary(&folder.index.tally, view, pages))
+                    @if folder.index.len() >= FILTER_ENTRIES_MIN || !view.filter.is_empty() { (filter(view, matching)) }
                 }
                 @if let Some(header) = &folder.header { section.fragment aria-label="About this folder" { (fragment(header)) } }
                 (notice(&folder.index.tally, folder.index.len()))
@@ -46,15 +50,17 @@ pub(super) fn html(folder: &Folder, path: &[u8], style: &Style, view: View) -> O
                 main {
                     table {
                         caption.unseen { "Files and folders in " (title) }
-                        thead { tr { (column(view, Sort::Name)) (column(view, Sort::Size)) (column(view, Sort::Date)) } }
+                        thead { tr { (column(view, Sort::Name)) (column(view, Sort::Size)) (column(view, Sort::Date))
+                            @if has_digests { th scope="col" { "SHA-256" } }
+                        } }
                         tbody {
                             @if path != b"/" {
-                                tr.up { th scope="row" { a href="../" { "Parent folder" } } td {} td {} }
+                                tr.up { th scope="row" { a href="../" { "Parent folder" } } td {} td {} @if has_digests { td {} } }
                             }
-                            @for item in items { (row(item, style.name_width)) }
+                            @for item in items { (row(item, style.name_width, has_digests)) }
                         }
                     }
-                    @if folder.index.len() == 0 { p.empty { "This folder is empty." } }
+                    @if folder.index.len() == 0 { p.empty { "This folder is empty." } } @else if matching == 0 { p.empty { "No name contains this text." } }
                 }
                 (pager(view, pages, "Pages, again"))
                 @if let Some(readme) = &folder.readme { section.fragment aria-label="Readme" { (fragment(readme)) } }
@@ -102,6 +108,28 @@ fn summary(tally: &Tally, view: View, pages: u32) -> Markup {
     html! { p.summary { (parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")) } }
 }
 
+/// A form that shows the entries whose names contain a text. The server does it, so that the page
+/// needs no script; the order stays.
+fn filter(view: View, matching: usize) -> Markup {
+    let text = String::from_utf8_lossy(view.filter.text());
+    let all = View { filter: Filter::default(), page: 0, ..view };
+    html! {
+        search {
+            form action="./" {
+                @if view.sort != Sort::Name { input type="hidden" name="sort" value=(view.sort.name()); }
+                @if view.descending { input type="hidden" name="order" value=(view.direction()); }
+                input type="search" name="filter" value=(text) maxlength=(FILTER_BYTES_MAX) placeholder="Part of a name"
+                    aria-label="Show names that contain";
+                button { "Filter" }
+                @if !view.filter.is_empty() {
+                    span { (text::count(matching as u64)) @if matching == 1 { " name contains" } @else { " names contain" } " it" }
+                    a href=(all.link()) { "Show all" }
+                }
+            }
+        }
+    }
+}
+
 /// That the list is not the whole, if it is not.
 fn notice(tally: &Tally, kept: usize) -> Markup {
     html! {
@@ -137,7 +165,7 @@ fn column(view: View, sort: Sort) -> Markup {
     }
 }
 
-fn row(item: Item<'_>, name_width: usize) -> Markup {
+fn row(item: Item<'_>, name_width: usize, has_digests: bool) -> Markup {
     let name = text::shown(item.name);
     let short = text::shortened(&name, name_width);
     let is_folder = item.kind == Kind::Folder;
@@ -161,6 +189,7 @@ fn row(item: Item<'_>, name_width: usize) -> Markup {
             td {
                 @if let Some(when) = when { time datetime=(when) { (when[..10]) span { " " (when[11..16]) } } }
             }
+            @if has_digests { td.sum { @if let Some(digest) = item.digest { code { (text::hex(digest)) } } } }
         }
     }
 }
@@ -212,7 +241,7 @@ mod tests {
     fn folder(items: &[(&[u8], Kind, u64, i64)]) -> Folder {
         let mut builder = Builder::new(true, 1 << 20);
         for &(name, kind, size, modified_s) in items {
-            builder.push(Item { name, kind, size, modified_s }, modified_s);
+            builder.push(Item { name, kind, size, modified_s, digest: None }, modified_s);
         }
         Folder::of_index(builder.finish())
     }
@@ -242,6 +271,41 @@ mod tests {
             page(&folder, "/pub/ä&b/".as_bytes(), &style(12, 3), "sort=date&order=desc&page=2")
         );
         insta::assert_snapshot!("empty", page(&self::folder(&[]), b"/pub/", &style(0, 1000), ""));
+    }
+
+    #[test]
+    fn a_large_folder_has_a_filter_that_keeps_the_order() {
+        let names: Vec<String> = (0..FILTER_ENTRIES_MIN).map(|number| format!("file {number}")).collect();
+        let items: Vec<_> = names.iter().map(|name| (name.as_bytes(), Kind::File, 0, 0)).collect();
+        let large = folder(&items);
+        assert!(!page(&folder(&items[1..]), b"/", &style(0, 10), "").contains("<form"), "few are seen at once");
+        let text = page(&large, b"/", &style(0, 10), "sort=size&order=desc");
+        for part in [
+            r#"<form action="./">"#,
+            r#"<input type="hidden" name="sort" value="size">"#,
+            r#"<input type="hidden" name="order" value="desc">"#,
+            r#"name="filter" value="" maxlength="64""#,
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = page(&large, b"/", &style(0, 5), "filter=FILE+4&page=2");
+        for part in ["11 names contain it", r#"href="./">Show all"#, r#"value="file 4""#, "page 2 of 3", "?filter=file%204&amp;page=3"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = page(&folder(&items[1..]), b"/", &style(0, 10), "filter=%22%3E%3Cscript%3E");
+        assert!(text.contains(r#"value="&quot;&gt;&lt;script&gt;""#) && text.contains("No name contains"), "{text}");
+    }
+
+    #[test]
+    fn digests_have_a_column_if_there_are_any() {
+        let mut folder = folder(&[(b"a.iso", Kind::File, 1, 0), (b"b.iso", Kind::File, 1, 0)]);
+        assert!(!page(&folder, b"/sub/", &style(0, 10), "").contains("SHA-256"));
+        folder.index.set_digests(|name, _| (name == b"b.iso").then_some([0xab; 32]));
+        let text = page(&folder, b"/sub/", &style(0, 10), "");
+        assert!(text.contains("<th scope=\"col\">SHA-256</th>"), "{text}");
+        assert_eq!(text.matches(&format!("<code>{}</code>", "ab".repeat(32))).count(), 1, "{text}");
+        let row = |line: &&str| line.starts_with("<tr>");
+        assert!(text.lines().filter(row).all(|line| line.matches("<td").count() == 3), "{text}");
     }
 
     #[test]
@@ -278,7 +342,8 @@ mod tests {
             let mut builder = Builder::new(true, 16 << 10);
             for number in 0..10_000 {
                 let name = format!("{number:05}");
-                builder.push(Item { name: name.as_bytes(), kind: Kind::File, size: 1, modified_s: 0 }, 0);
+                let name = name.as_bytes();
+                builder.push(Item { name, kind: Kind::File, size: 1, modified_s: 0, digest: None }, 0);
             }
             builder.finish()
         });

@@ -84,6 +84,11 @@ pub(super) fn size(bytes: u64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
+/// A digest in hexadecimal digits.
+pub(super) fn hex(digest: &[u8; 32]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// A number in full: `1,234,567`.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -125,7 +130,7 @@ mod tests {
             ("ä".as_bytes(), Kind::File, "%C3%A4"),
             (b"...", Kind::File, "..."),
         ] {
-            let item = Item { name, kind, size: 0, modified_s: 0 };
+            let item = Item { name, kind, size: 0, modified_s: 0, digest: None };
             assert_eq!(address(item), expected, "{}", name.escape_ascii());
         }
     }

@@ -5,7 +5,9 @@
 //! be there for links that carry more. The one thing that can fail is a page that does not exist,
 //! which is found out later.
 
-/// A page of a folder, its order and its form.
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode, percent_encode};
+
+/// A page of a folder, its order, its form, and the text that names have to contain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct View {
     pub(crate) sort: Sort,
@@ -13,6 +15,48 @@ pub(crate) struct View {
     /// From 0 on; one less than in the address.
     pub(crate) page: u32,
     pub(crate) format: Format,
+    pub(crate) filter: Filter,
+}
+
+/// The text that names have to contain, without regard to the case of ASCII letters; an empty one
+/// is in all names. It is in lower case, and bounded, since each text is a page of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Filter {
+    bytes: [u8; FILTER_BYTES_MAX],
+    length: u8,
+}
+
+/// Longest text of a filter; the rest of a longer one is passed over, which shows more.
+pub(crate) const FILTER_BYTES_MAX: usize = 64;
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self { bytes: [0; FILTER_BYTES_MAX], length: 0 }
+    }
+}
+
+impl Filter {
+    /// Reads the value of a form's field (application/x-www-form-urlencoded).
+    fn parse(value: &[u8]) -> Self {
+        let spaced: Vec<u8> = value.iter().map(|&byte| if byte == b'+' { b' ' } else { byte }).collect();
+        let mut filter = Self::default();
+        let decoded = percent_decode(&spaced).take(FILTER_BYTES_MAX);
+        for (byte, decoded) in filter.bytes.iter_mut().zip(decoded) {
+            *byte = decoded.to_ascii_lowercase();
+            filter.length += 1;
+        }
+        filter
+    }
+
+    /// The text, in lower case.
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+
+    /// Whether it is in all names.
+    pub(crate) fn is_empty(self) -> bool {
+        self.length == 0
+    }
 }
 
 /// The property that entries are ordered by.
@@ -56,6 +100,7 @@ impl View {
                 (b"sort", b"size") | (b"C", b"S") => view.sort = Sort::Size,
                 (b"order", b"asc") | (b"O", b"A") => view.descending = false,
                 (b"order", b"desc") | (b"O", b"D") => view.descending = true,
+                (b"filter", text) => view.filter = Filter::parse(text),
                 (b"format", b"json") => view.format = Format::Json,
                 (b"format", b"html") => view.format = Format::Html,
                 (b"page", number) => view.page = page(number).unwrap_or(view.page),
@@ -77,6 +122,9 @@ impl View {
         }
         if self.descending {
             parts.push("order=desc".to_owned());
+        }
+        if !self.filter.is_empty() {
+            parts.push(format!("filter={}", percent_encode(self.filter.text(), NON_ALPHANUMERIC)));
         }
         if self.page > 0 {
             parts.push(format!("page={}", u64::from(self.page) + 1));
@@ -136,6 +184,21 @@ mod tests {
     }
 
     #[test]
+    fn filters_are_decoded_and_bounded() {
+        for (value, expected) in [
+            ("", "".as_bytes()),
+            ("Debian+12", b"debian 12"),
+            ("%41%2B%26", b"a+&"),
+            ("100%", b"100%"),
+            ("%ff", b"\xff"),
+            (&"x".repeat(1000), &[b'x'; FILTER_BYTES_MAX]),
+        ] {
+            let view = View::parse(Some(format!("filter={value}&page=2").as_bytes()));
+            assert_eq!((view.filter.text(), view.page), (expected, 1), "{value}");
+        }
+    }
+
+    #[test]
     fn a_link_leads_back_to_its_view() {
         for sort in [Sort::Name, Sort::Date, Sort::Size] {
             for (descending, page, format) in [
@@ -144,9 +207,12 @@ mod tests {
                 (true, 6, Format::Html),
                 (false, u32::MAX - 1, Format::Json),
             ] {
-                let view = View { sort, descending, page, format };
-                let link = view.link();
-                assert_eq!(View::parse(link.strip_prefix('?').map(str::as_bytes)), view, "{link}");
+                for filter in ["", "a b&c=d;", "50%+1", "\u{e9}\0"] {
+                    let filter = Filter::parse(percent_encode(filter.as_bytes(), NON_ALPHANUMERIC).to_string().as_bytes());
+                    let view = View { sort, descending, page, format, filter };
+                    let link = view.link();
+                    assert_eq!(View::parse(link.strip_prefix('?').map(str::as_bytes)), view, "{link}");
+                }
             }
         }
         assert_eq!(View::default().link(), "./");
