@@ -270,3 +270,103 @@ fn a_response_without_a_file_is_accounted_to_its_mount_and_is_no_download() {
     };
     assert_eq!((figures("/"), figures("/other/")), ((4, 1), (3, 0)), "{status}");
 }
+
+/// The response to a GET as text, with its head.
+fn response(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[track_caller]
+fn check_response(address: &str, path: &str, status: u16, part: &str) {
+    let response = response(address, path);
+    assert!(response.starts_with(&format!("HTTP/1.1 {status} ")) && response.contains(part), "{path}: {response}");
+}
+
+#[test]
+fn redirects_networks_and_rates_change_by_hup() {
+    let _machine = machine::shared();
+    let log = "[log]\nerror = \"{}log/error.log\"\naccess = \"{}log/access.log\"\n[status]\nlisten = \"127.0.0.1:0\"\n";
+    let mirror = Mirror::start(log);
+    let shown = mirror.status.clone().unwrap();
+    let address = &mirror.address;
+    let reload = |server: &str, site: &str| {
+        let before = mirror.errors().matches("the configuration was reloaded").count();
+        fs::write(&mirror.file, configuration(&mirror.place, &format!("{server}\n{log}")) + site).unwrap();
+        mirror.server.signal("HUP");
+        let is_new = || mirror.errors().matches("the configuration was reloaded").count() > before;
+        until("a reload", PATIENCE, || is_new().then_some(()));
+    };
+    // A connection that was open before.
+    let mut open = TcpStream::connect(address).unwrap();
+    open.set_read_timeout(Some(PATIENCE)).unwrap();
+    check_response(address, "/name", 200, "first");
+    reload(
+        "",
+        "[[site.rule]]\nfolder = \"/old/\"\nredirect = \"https://new.example/{path}{query}\"\nredirect_status = 301\n\
+                [[site.rule]]\nfiles = \"*.htm\"\nrewrite = \"/{*}\"\n",
+    );
+    check_response(address, "/old/a%20b?q", 301, "Location: https://new.example/a%20b?q\r\n");
+    check_response(address, "/name.htm", 200, "first");
+    reload("deny = [\"127.0.0.0/8\"]", "");
+    check_response(address, "/name", 403, "403 Forbidden");
+    check_response(address, "/old/a", 403, "");
+    open.write_all(b"GET /name HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let mut head = [0; 13];
+    open.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 403 ", "a connection that was open before");
+    mirror.wait_for("access.log", "\"GET /old/a HTTP/1.1\" 403 ");
+    reload("deny = [\"127.0.0.0/8\"]\ndenied_clients = \"close\"", "");
+    let mut closed = TcpStream::connect(address).unwrap();
+    closed.set_read_timeout(Some(PATIENCE)).unwrap();
+    let _ = closed.write_all(b"GET /name HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(!matches!(closed.read(&mut [0; 1]), Ok(1..)), "its connection is closed");
+    reload("", "requests_per_client = \"1/h\"\nrequests_burst = 2\n");
+    check_response(address, "/name", 200, "first");
+    check_response(address, "/name", 200, "first");
+    check_response(address, "/name", 429, "Retry-After: 3");
+    mirror.wait_for("access.log", " 429 ");
+    reload("", "");
+    check_response(address, "/name", 200, "first");
+    let total = &status(&shown)["total"];
+    let figures =
+        ["requests_denied", "connections_denied", "requests_limited"].map(|name| total[name].as_u64().unwrap());
+    assert_eq!(figures, [3, 1, 1], "{total}");
+    assert_eq!((&total["responses"]["4xx"], &total["responses"]["3xx"]), (&4.into(), &1.into()), "{total}");
+    let page = String::from_utf8(body(&shown, "/")).unwrap();
+    assert!(page.contains("Responses since the start") && page.contains("<td class=\"n\">4</td>"), "{page}");
+    mirror.stop();
+}
+
+#[test]
+fn equal_paths_of_two_sites_are_two_files_in_the_statistics() {
+    let _machine = machine::shared();
+    let place = Place::new();
+    let file = place.path("thalweg.toml");
+    let root = place.path("root");
+    let text = format!(
+        "listen = [\"127.0.0.1:0\"]\n[status]\nlisten = \"127.0.0.1:0\"\n[[site]]\nroot = \"{root}\"\n\
+         [[site]]\nnames = [\"b.example\"]\nroot = \"{root}\"\n"
+    );
+    fs::write(&file, text).unwrap();
+    let (server, address) = started(&["serve", "--config", &file]);
+    let shown = server.stdout().lines().find_map(|line| line.strip_prefix("status on ").map(authority)).unwrap();
+    for host in ["h", "b.example", "h"] {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET /name HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+    }
+    let files = until("the statistics", PATIENCE, || {
+        let status = status(&shown);
+        let files = status["top_files"].as_array().unwrap().clone();
+        let downloads: u64 = files.iter().map(|file| file["downloads"].as_u64().unwrap()).sum();
+        (downloads == 3 && status["days"][0]["unique_files"] == 2).then_some(files)
+    });
+    let files: Vec<_> = files.iter().map(|file| (file["mount"].as_str(), file["downloads"].as_u64())).collect();
+    assert_eq!(files, [(Some("/"), Some(2)), (Some("b.example/"), Some(1))]);
+}

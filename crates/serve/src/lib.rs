@@ -29,9 +29,9 @@ pub use catalog::check::ConfigFault;
 pub use catalog::error::CatalogError;
 pub use config::{
     AcmeChallenge, AcmeConfig, Bandwidth, CacheConfig, CertificateFiles, DeniedClients, EtagSource, Level, Limits,
-    ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig, Network, NetworkError, NetworkLists, Period,
-    RequestLimit, RequestRate, RequestRateError, Routing, Rule, ServerConfig, Settings, SiteConfig, StatusConfig,
-    Symlinks, TlsConfig, UnknownHost,
+    ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig, Network, NetworkError, NetworkLists,
+    Period, RequestLimit, RequestRate, RequestRateError, Routing, Rule, ServerConfig, Settings, SiteConfig,
+    StatusConfig, Symlinks, TlsConfig, UnknownHost,
 };
 pub use http::challenges::ChallengeError;
 pub use server::listeners::{Group, Listeners};

@@ -32,6 +32,7 @@ mod challenges;
 mod changing;
 mod deadlines;
 mod disks;
+mod gate;
 mod http2;
 mod limits;
 #[path = "../tests/server/naive.rs"]
@@ -272,16 +273,29 @@ fn world_with<'w>(
     folder: &'w Path,
     scripts: Vec<Vec<Step>>,
 ) -> (World<'w>, Arc<[Published]>) {
+    let mut config = ServerConfig::new(folder, Vec::<ListenAddr>::new());
+    (config.limits, config.bandwidth) = (limits.clone(), bandwidth);
+    config.sites[0].mounts[0].bytes_per_s_max = mount_bytes_per_s_max;
+    world_of(driver, &config, folder, scripts)
+}
+
+/// The same, of a configuration.
+fn world_of<'w>(
+    driver: &mut Sim,
+    config: &ServerConfig,
+    folder: &'w Path,
+    scripts: Vec<Vec<Step>>,
+) -> (World<'w>, Arc<[Published]>) {
     let shutdown = Arc::new(ShutdownDeadline::new());
     let blocking = BlockingPool::simulated();
     let workers = blocking.workers();
     let published: Arc<[Published]> = Arc::new([Published::default()]);
-    let shared_limits = Arc::new(SharedRateLimits::new(limits, bandwidth, [mount_bytes_per_s_max], driver.now()));
+    let limits = &config.limits;
     let commands: Arc<[CommandQueue]> = Arc::new([CommandQueue::default()]);
     let challenges: Arc<HttpChallenges> = Arc::default();
     let setup = Setup {
-        shared_limits,
-        sites: Sites::open(&ServerConfig::new(folder, Vec::<ListenAddr>::new())).unwrap(),
+        shared_limits: Arc::new(SharedRateLimits::of(config, driver.now())),
+        sites: Sites::open(config).unwrap(),
         challenges: Arc::clone(&challenges),
         limits,
         slots_max: limits.connections_max,

@@ -208,6 +208,11 @@ fn configuration(folder: &Path, address: SocketAddr) -> String {
                  location ~ /\\.(?!well-known/) {{ return 404; }}
                  location /packed/ {{ gzip_static on; gzip_vary on; }}
                  location /ruled/ {{ add_header X-Content-Type-Options nosniff; add_header Cache-Control 'public, max-age=3600'; }}
+                 location = /old {{ return 308 https://new.example/$is_args$args; }}
+                 location /old/ {{ rewrite ^/old/(.*)$ $1 break; return 308 https://new.example/$1$is_args$args; }}
+                 location = /moved {{ return 302 /folder/; }}
+                 location /moved/ {{ rewrite ^/moved/(.*)$ /folder/$1 redirect; }}
+                 location /alias/ {{ rewrite ^/alias/(.*)$ /ruled/$1 last; }}
                  location ~ ^/ruled/.*\\.iso$ {{
                      types {{ }}
                      default_type application/x-iso9660-image;
@@ -220,6 +225,9 @@ fn configuration(folder: &Path, address: SocketAddr) -> String {
                  location / {{ root {folder}/root/second; }}
                  location /up/ {{ alias {folder}/root/folder/; }}
                  location /up/higher/ {{ disable_symlinks on; alias {folder}/root/bare/; }}
+                 location /staff/ {{ deny 127.0.0.0/8; deny ::1; alias {folder}/root/ruled/; }}
+                 location = /gone {{ return 301 https://new.example/gone/; }}
+                 location /gone/ {{ rewrite ^/gone/(.*)$ https://new.example/gone/$1 permanent; }}
              }}
          }}"
     )

@@ -151,7 +151,9 @@ pub(super) const FOLDER: Form<PathBuf> = Form {
 pub(super) const NETWORKS: Form<Vec<Network>> = Form {
     example: "[\"192.0.2.0/24\", \"2001:db8::/32\"]",
     read: |value, _| {
-        list(value, |value| text(value)?.parse().map_err(|error: thalweg_serve::NetworkError| Fault::at(value, error.to_string())))
+        list(value, |value| {
+            text(value)?.parse().map_err(|error: thalweg_serve::NetworkError| Fault::at(value, error.to_string()))
+        })
     },
     write: |networks| Some(networks.iter().map(ToString::to_string).collect::<Vec<_>>().into()),
 };
@@ -161,10 +163,9 @@ pub(super) const REQUEST_RATE: Form<Option<RequestRate>> = Form {
     example: "\"10/s\"",
     read: |value, _| match text(value)? {
         UNLIMITED => Ok(None),
-        rate => rate
-            .parse()
-            .map(Some)
-            .map_err(|error: thalweg_serve::RequestRateError| Fault::at(value, error.to_string())),
+        rate => {
+            rate.parse().map(Some).map_err(|error: thalweg_serve::RequestRateError| Fault::at(value, error.to_string()))
+        }
     },
     write: |rate| Some(rate.map_or_else(|| UNLIMITED.to_owned(), |rate| rate.to_string()).into()),
 };

@@ -591,6 +591,6 @@ mod tests {
             assert_eq!(all.server.check(), [], "{example}");
             count += 1;
         }
-        assert_eq!(count, 8);
+        assert_eq!(count, 9);
     }
 }

@@ -216,7 +216,8 @@ impl Configuration {
             self.server.sites.push(SiteConfig::new(directory));
             return Ok(());
         }
-        let mut rootless = self.server.sites.iter_mut().filter(|site| site.mounts.is_empty()).peekable();
+        let is_rootless = |site: &&mut SiteConfig| site.mounts.is_empty() && site.routing.redirect.is_none();
+        let mut rootless = self.server.sites.iter_mut().filter(is_rootless).peekable();
         if rootless.peek().is_none() {
             return Err(format!("every site already has a root; remove {}", directory.display()));
         }

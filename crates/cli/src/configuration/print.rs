@@ -170,8 +170,9 @@ mod tests {
     use std::time::Duration;
 
     use thalweg_serve::{
-        AcmeChallenge, AcmeConfig, ClientCertificateMode, DeniedClients, EtagSource, Level, ListenAddr, ListingStyle, LogFormat,
-        LogTarget, MountConfig, Network, NetworkLists, RequestLimit, Routing, Rule, Settings, SiteConfig, StatusConfig, Symlinks, TlsConfig, UnknownHost,
+        AcmeChallenge, AcmeConfig, ClientCertificateMode, DeniedClients, EtagSource, Level, ListenAddr, ListingStyle,
+        LogFormat, LogTarget, MountConfig, Network, NetworkLists, RequestLimit, Routing, Rule, Settings, SiteConfig,
+        StatusConfig, Symlinks, TlsConfig, UnknownHost,
     };
     use thalweg_sys::DriverChoice;
 

@@ -252,7 +252,10 @@ mod tests {
         check("drain = 10", &[("10", "unit")]);
         check("listen = [\"127.0.0.1:80\", \"here\"]", &[("\"here\"", "port")]);
         check("listen = [\"unix:\"]", &[("\"unix:\"", "socket")]);
-        check("allow = [\"::1\", \"10.0.0.1/8\", \"here\"]", &[("\"10.0.0.1/8\"", "10.0.0.0/8"), ("\"here\"", "network")]);
+        check(
+            "allow = [\"::1\", \"10.0.0.1/8\", \"here\"]",
+            &[("\"10.0.0.1/8\"", "10.0.0.0/8"), ("\"here\"", "network")],
+        );
         check("denied_clients = \"drop\"", &[("\"drop\"", "\"close\"")]);
         check("[limits]\nrequests_per_client = \"10\"", &[("\"10\"", "\"100/min\"")]);
         check("[limits]\nrequests_per_client = 10", &[("10", "text in quotes")]);
@@ -295,10 +298,7 @@ mod tests {
         check("[limit]", &[("limit", "did you mean `limits`")]);
         check("[limits]\nheadtime = \"1s\"", &[("headtime", "did you mean `head_time`")]);
         check("[bandwidth]\nzzzzzz = 1", &[("zzzzzz", "known keys are total, per_client, per_connection")]);
-        check(
-            "[[site]]\n[[site.mount]]\npath = \"/\"\nrot = \"/\"",
-            &[("rot", "did you mean `root`")],
-        );
+        check("[[site]]\n[[site.mount]]\npath = \"/\"\nrot = \"/\"", &[("rot", "did you mean `root`")]);
     }
 
     #[test]

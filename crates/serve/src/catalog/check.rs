@@ -172,7 +172,8 @@ fn check_bounds(config: &ServerConfig, faults: &mut Faults) {
     }
     check_burst("limits.requests_burst", &limits.requests_per_client, faults);
     if config.denied_clients == DeniedClients::Close && config.networks.is_empty() {
-        let what = "no list of the server denies a client; set deny or allow at the top, where connections can be closed";
+        let what =
+            "no list of the server denies a client; set deny or allow at the top, where connections can be closed";
         faults.add("denied_clients", what);
     }
     if cache.entries_max == 0 {

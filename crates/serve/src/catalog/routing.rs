@@ -4,12 +4,20 @@
 //! the mount with the longest path, then the site. A rewritten path is not routed again, so that no
 //! set of rules can be a loop.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use globset::GlobMatcher;
+
 use crate::catalog::error::CatalogError;
 use crate::catalog::rules::{compile_pattern, relative};
 use crate::catalog::template::{Captures, Template};
 use crate::config::{self, Rule, SiteConfig};
 use crate::content::name::split;
-use globset::GlobMatcher;
+
+/// The text of an asterisk where there is none.
+const NOTHING: &[u8] = b"";
 
 /// The routing of all sites, by their numbers.
 pub(crate) struct Routings(Box<[SiteRouting]>);
@@ -27,7 +35,6 @@ pub(crate) enum Routed {
     Nowhere,
 }
 
-#[derive(Default)]
 struct SiteRouting {
     /// Of rules, the last one first.
     rules: Vec<RuleRouting>,
@@ -100,7 +107,7 @@ impl SiteRouting {
         for rule in &self.rules {
             let Some(path) = rule.path_of(name, folder) else { continue };
             match &rule.files {
-                None => return Some((&rule.action, path, b"")),
+                None => return Some((&rule.action, path, NOTHING)),
                 Some(pattern) if !file.is_empty() && pattern.is_match(file) => {
                     return Some((&rule.action, path, pattern.star_of(file)));
                 }
@@ -109,8 +116,8 @@ impl SiteRouting {
         }
         let mount = self.mounts.iter().find_map(|(prefix, action)| Some((action, beneath(name, prefix)?)));
         match mount {
-            Some((Some(action), path)) => Some((action, path, b"")),
-            _ => self.site.as_ref().map(|action| (action, name, &b""[..])),
+            Some((Some(action), path)) => Some((action, path, NOTHING)),
+            _ => self.site.as_ref().map(|action| (action, name, NOTHING)),
         }
     }
 }
@@ -148,13 +155,13 @@ impl Pattern {
     }
 
     fn is_match(&self, file: &[u8]) -> bool {
-        use std::os::unix::ffi::OsStrExt;
-        self.matcher.is_match(std::path::Path::new(std::ffi::OsStr::from_bytes(file)))
+        self.matcher.is_match(Path::new(OsStr::from_bytes(file)))
     }
 
     /// The characters of a name that matches which the asterisk stands for.
     fn star_of<'n>(&self, file: &'n [u8]) -> &'n [u8] {
-        let star = self.around.as_ref().and_then(|(before, behind)| file.strip_prefix(&**before)?.strip_suffix(&**behind));
+        let star =
+            self.around.as_ref().and_then(|(before, behind)| file.strip_prefix(&**before)?.strip_suffix(&**behind));
         star.unwrap_or_default()
     }
 }
@@ -191,7 +198,9 @@ pub(super) fn faults(routing: &config::Routing, folder: &str, files: Option<&str
             Err(what) => faults.push(("redirect", what)),
             // Every redirect would lead to the next.
             Ok(address) if files.is_none() && address.beginning().starts_with(folder) => {
-                let what = format!("{redirect:?} leads back to {folder:?}, which it redirects; clients would go round in circles");
+                let what = format!(
+                    "{redirect:?} leads back to {folder:?}, which it redirects; clients would go round in circles"
+                );
                 faults.push(("redirect", what));
             }
             Ok(_) => {}

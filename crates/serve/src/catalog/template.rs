@@ -53,7 +53,9 @@ impl<'r> Captures<'r> {
     fn of(self, placeholder: Placeholder) -> &'r [u8] {
         match placeholder {
             Placeholder::Path => self.path,
-            Placeholder::Folder => &self.path[..self.path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1)],
+            Placeholder::Folder => {
+                &self.path[..self.path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1)]
+            }
             Placeholder::Star => self.star,
             Placeholder::Query => self.query.unwrap_or_default(),
         }
@@ -84,7 +86,8 @@ impl Template {
             None => return Err(format!("{text:?} is not an address; {EXPECTED}")),
         };
         let template = Self::parse(text, has_star)?;
-        if let Some(bad) = text[path_at..].chars().find(|char| !char.is_ascii_graphic() || "\"<>\\^`|".contains(*char)) {
+        if let Some(bad) = text[path_at..].chars().find(|char| !char.is_ascii_graphic() || "\"<>\\^`|".contains(*char))
+        {
             return Err(format!("{text:?} contains {bad:?}; write it percent-encoded, as in a URL"));
         }
         Ok(template)
@@ -268,9 +271,13 @@ mod tests {
         }
         check_name("/new/{*}/x", captures("", "", None), None);
         check_name("/new/.{*}", captures("", ".", None), None);
-        for (template, part) in
-            [("new", "not a path"), ("/../a", "\"..\""), ("/a//b", "empty"), ("//a", "empty"), ("/a{query}", "no query")]
-        {
+        for (template, part) in [
+            ("new", "not a path"),
+            ("/../a", "\"..\""),
+            ("/a//b", "empty"),
+            ("//a", "empty"),
+            ("/a{query}", "no query"),
+        ] {
             let error = Template::path(template, true).unwrap_err();
             assert!(error.contains(part), "{template}: {error}");
         }

@@ -28,7 +28,9 @@ pub enum NetworkError {
     #[error("{0:?} is not a network; expected for example \"192.0.2.0/24\", \"2001:db8::/32\", \"::1\" or \"unix\"")]
     Malformed(String),
     /// Bits behind the prefix are set, so that it is not clear what is meant.
-    #[error("{written:?} has bits set behind its prefix; the network is \"{network}\", the address alone \"{address}\"")]
+    #[error(
+        "{written:?} has bits set behind its prefix; the network is \"{network}\", the address alone \"{address}\""
+    )]
     BitsBehindPrefix {
         /// The text.
         written: String,

@@ -188,7 +188,14 @@ impl Builder {
             false => 0,
         };
         let orders = Default::default();
-        Index { names: self.names, entries: self.entries, folders_apart, orders, tally: self.tally, digests: Box::default() }
+        Index {
+            names: self.names,
+            entries: self.entries,
+            folders_apart,
+            orders,
+            tally: self.tally,
+            digests: Box::default(),
+        }
     }
 }
 

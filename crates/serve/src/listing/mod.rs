@@ -174,7 +174,8 @@ impl Listings {
         // A page that was made for a request is good enough for it, however fast it ages.
         let known = self.folders.get_mut(&page.key).filter(|folder| is_waited_for || is_fresh(folder));
         let Some(known) = known else { return Ok(None) };
-        if known.folder.pages(&page.style) <= u64::from(page.view.page) {
+        // How many pages a filter leaves is found out when they are made.
+        if page.view.filter.is_empty() && known.folder.pages(&page.style) <= u64::from(page.view.page) {
             return Err(Refusal::NotFound);
         }
         self.uses += 1;

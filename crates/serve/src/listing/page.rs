@@ -289,7 +289,13 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         let text = page(&large, b"/", &style(0, 5), "filter=FILE+4&page=2");
-        for part in ["11 names contain it", r#"href="./">Show all"#, r#"value="file 4""#, "page 2 of 3", "?filter=file%204&amp;page=3"] {
+        for part in [
+            "11 names contain it",
+            r#"href="./">Show all"#,
+            r#"value="file 4""#,
+            "page 2 of 3",
+            "?filter=file%204&amp;page=3",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let text = page(&folder(&items[1..]), b"/", &style(0, 10), "filter=%22%3E%3Cscript%3E");

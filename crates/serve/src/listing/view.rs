@@ -208,7 +208,8 @@ mod tests {
                 (false, u32::MAX - 1, Format::Json),
             ] {
                 for filter in ["", "a b&c=d;", "50%+1", "\u{e9}\0"] {
-                    let filter = Filter::parse(percent_encode(filter.as_bytes(), NON_ALPHANUMERIC).to_string().as_bytes());
+                    let filter =
+                        Filter::parse(percent_encode(filter.as_bytes(), NON_ALPHANUMERIC).to_string().as_bytes());
                     let view = View { sort, descending, page, format, filter };
                     let link = view.link();
                     assert_eq!(View::parse(link.strip_prefix('?').map(str::as_bytes)), view, "{link}");

@@ -13,7 +13,7 @@ use super::accounted::{account_for, records};
 use super::origins::{Delivery, Ending, ScriptedOrigin};
 use super::streams::{report, texts};
 use super::{Outcome, SECOND_NS, Step, folder, large, one, simulate, world};
-use crate::config::Limits;
+use crate::config::{Limits, RequestLimit};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -451,4 +451,21 @@ fn an_idle_client_is_told_that_the_server_leaves() {
     assert!(outcome.orderly && outcome.lasted.as_secs() < 10, "{:?}", outcome.lasted);
     let last = frames(&outcome.received).pop().unwrap();
     assert_eq!((last.kind, &last.payload[..]), (GOAWAY, &[0, 0, 0, 1, 0, 0, 0, 0][..]));
+}
+
+#[test]
+fn streams_of_a_client_share_its_rate_of_requests() {
+    let folder = folder();
+    let requests_per_client = RequestLimit { rate: Some("1/h".parse().unwrap()), burst: 2 };
+    let limits = Limits { requests_per_client, ..Limits::default() };
+    let gets = (0..5).map(|number| get(1 + 2 * number, "/a", &[]));
+    let parts: Vec<_> = [preface(WIDE)].into_iter().chain(gets).collect();
+    let (outcomes, totals) =
+        simulate(SimConfig::calm(1), &limits, folder.path(), vec![vec![Step::Send(parts.concat()), Step::Finish]]);
+    // Those that wait for the disk are counted once all the same.
+    assert_eq!((totals.responses, totals.requests_limited), ([2, 0, 3, 0], 3));
+    let responses = responses(&outcomes[0].received);
+    let good: Vec<u32> =
+        responses.iter().filter(|(_, one)| one.status == STATUS_200).map(|(stream, _)| *stream).collect();
+    assert_eq!(good, [1, 3]);
 }

@@ -90,8 +90,7 @@ fn paths_of_mounts_rules_and_pages() {
         check(change, &[("site.0.mount.1.path", part)]);
     }
     check(|config| config.sites[0].mounts.clear(), &[("site.0.mount", "root")]);
-    for (status, path, part) in [(200, "/a", "not an error"), (404, "a", "not a path"), (404, "/a/", "not a path")]
-    {
+    for (status, path, part) in [(200, "/a", "not an error"), (404, "a", "not a path"), (404, "/a/", "not a path")] {
         let at = format!("site.0.error_pages.{status}");
         let change = |config: &mut ServerConfig| config.sites[0].error_pages = vec![(status, path.to_owned())];
         check(change, &[(&at, part)]);
@@ -160,10 +159,7 @@ fn a_site_or_a_mount_that_redirects_needs_no_folder() {
 fn settings_that_nothing_uses() {
     check(|config| config.limits.requests_per_client.burst = 5, &[("limits.requests_burst", "no rate")]);
     check(|config| config.sites[0].request_limit.burst = 5, &[("site.0.requests_burst", "no rate")]);
-    check(
-        |config| config.sites[0].mounts[0].request_limit.burst = 5,
-        &[("site.0.mount.0.requests_burst", "no rate")],
-    );
+    check(|config| config.sites[0].mounts[0].request_limit.burst = 5, &[("site.0.mount.0.requests_burst", "no rate")]);
     check(|config| config.denied_clients = DeniedClients::Close, &[("denied_clients", "no list")]);
 }
 

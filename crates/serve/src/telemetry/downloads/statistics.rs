@@ -94,7 +94,8 @@ mod tests {
         let mut statistics = DownloadStatistics::default();
         statistics.add_records(&page);
         assert_eq!(statistics.unique[&4].estimate(), 3);
-        let top: Vec<_> = statistics.top_files(9).into_iter().map(|(_, name, it)| (name, it.downloads, it.bytes)).collect();
+        let top: Vec<_> =
+            statistics.top_files(9).into_iter().map(|(_, name, it)| (name, it.downloads, it.bytes)).collect();
         assert_eq!(top, [(&b"/a.iso"[..], 4, 40), (b"/", 1, 10), (b"/pub/", 1, 10)]);
     }
 }

@@ -121,9 +121,12 @@ impl Collector for Figures {
         )?;
         let denied = status.total.connections_denied;
         out.counter("connections_denied", "Connections closed because of their client's network", None, denied)?;
-        let help = "Requests that were not answered: denied by their client's network (403), or too many of one client (429)";
-        let refused =
-            [([("reason", "network")], status.total.requests_denied), ([("reason", "rate")], status.total.requests_limited)];
+        let help =
+            "Requests that were not answered: denied by their client's network (403), or too many of one client (429)";
+        let refused = [
+            ([("reason", "network")], status.total.requests_denied),
+            ([("reason", "rate")], status.total.requests_limited),
+        ];
         out.counters("requests_refused", help, None, refused)?;
         out.counter("connections_shed", "Idle connections closed to free a connection slot", None, status.total.shed)?;
         let help = "Responses that were reset because their file changed while it was sent";
