@@ -1,7 +1,7 @@
-//! The keys on clients that the server, sites and mounts have alike: networks, rates of requests, and
-//! redirects.
+//! The keys that the server, sites, mounts and rules have alike: networks of clients, rates of their
+//! requests, redirects and rewrites.
 
-use thalweg_serve::{NetworkLists, RequestLimit};
+use thalweg_serve::{NetworkLists, RequestLimit, Routing};
 
 use super::form::{COUNT_32, MAYBE_STATUS, MAYBE_TEXT, NETWORKS, REQUEST_RATE};
 use super::visitor::Keys;
@@ -32,18 +32,29 @@ pub(super) fn request_limit<K: Keys>(keys: &mut K, limit: &mut RequestLimit) {
     );
 }
 
-pub(super) fn redirect<K: Keys>(keys: &mut K, address: &mut Option<String>, status: &mut Option<u16>) {
+pub(super) fn redirect<K: Keys>(keys: &mut K, routing: &mut Routing) {
     keys.value(
         "redirect",
         "Address to redirect all requests to: a URL, or a path of the site. {path} is the rest of the requested path, \
          {folder} that of its folder, {query} the query with its question mark.",
         &MAYBE_TEXT.like("\"https://new.example.org/{path}{query}\""),
-        address,
+        &mut routing.redirect,
     );
     keys.value(
         "redirect_status",
         "Status of the redirect: 301, 302, 303, 307 or 308; 302 if not set, which clients do not keep.",
         &MAYBE_STATUS,
-        status,
+        &mut routing.redirect_status,
+    );
+}
+
+pub(super) fn routing<K: Keys>(keys: &mut K, routing: &mut Routing) {
+    redirect(keys, routing);
+    keys.value(
+        "rewrite",
+        "Path of the site to serve instead of the requested one, with {path} and {folder} as in `redirect`. In both, \
+         {*} is the text that the * of `files` stands for.",
+        &MAYBE_TEXT.like("\"/new/{path}\""),
+        &mut routing.rewrite,
     );
 }

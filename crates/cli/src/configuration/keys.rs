@@ -6,7 +6,7 @@ use thalweg_serve::{
     Bandwidth, CacheConfig, Limits, ListingStyle, LogConfig, MountConfig, Rule, SiteConfig, StatusConfig, TlsConfig,
 };
 
-use super::client_keys::{networks, redirect, request_limit};
+use super::client_keys::{networks, redirect, request_limit, routing};
 use super::form::{
     ADDRESS, BOOL, CORES, COUNT, COUNT_32, ERROR_PAGES, FILE_NAME, FOLDER, HEAD_SIZE, HEADERS, LISTEN, LOG, MAYBE_BOOL,
     MAYBE_LOG, MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, MAYBE_TIME, MODE, RATE, RATE_MIN, SIZE, TEXT, TEXTS, TIME,
@@ -271,7 +271,7 @@ fn site<K: Keys>(keys: &mut K, site: &mut SiteConfig) {
     );
     networks(keys, &mut site.networks);
     request_limit(keys, &mut site.request_limit);
-    redirect(keys, &mut site.routing.redirect, &mut site.routing.redirect_status);
+    redirect(keys, &mut site.routing);
     keys.tables(
         "mount",
         "A folder and the path at which it is served. The mount with the longest matching path prefix applies.",
@@ -320,7 +320,7 @@ fn mount<K: Keys>(keys: &mut K, mount: &mut MountConfig) {
     );
     networks(keys, &mut mount.networks);
     request_limit(keys, &mut mount.request_limit);
-    redirect(keys, &mut mount.routing.redirect, &mut mount.routing.redirect_status);
+    redirect(keys, &mut mount.routing);
 }
 
 fn rule<K: Keys>(keys: &mut K, rule: &mut Rule) {
@@ -337,14 +337,7 @@ fn rule<K: Keys>(keys: &mut K, rule: &mut Rule) {
         &MAYBE_TEXT.like("\"*.{iso,img}\""),
         &mut rule.files,
     );
-    redirect(keys, &mut rule.routing.redirect, &mut rule.routing.redirect_status);
-    keys.value(
-        "rewrite",
-        "Path of the site to serve instead of the requested one, with {path} and {folder} as in `redirect`. In both, \
-         {*} is the text that the * of `files` stands for.",
-        &MAYBE_TEXT.like("\"/new/{path}\""),
-        &mut rule.routing.rewrite,
-    );
+    routing(keys, &mut rule.routing);
     let settings = &mut rule.settings;
     keys.value("headers", "Header fields to add to successful responses.", &HEADERS, &mut settings.headers);
     keys.value(

@@ -166,7 +166,8 @@ impl Pattern {
     }
 }
 
-/// The text before and behind the asterisk of a pattern; `None` if it has another wildcard, or none.
+/// The text before and behind the asterisk of a pattern; `None` if it has another wildcard, or has
+/// none.
 pub(super) fn around_star(pattern: &str) -> Option<(&str, &str)> {
     let (before, behind) = pattern.split_once('*')?;
     let is_plain = |text: &str| !text.contains(['*', '?', '[', ']', '{', '}', '\\', '!']);

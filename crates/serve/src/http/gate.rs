@@ -61,8 +61,8 @@ impl Gate {
         self.clients[index] = Some(GateClient { address, of_limits, let_in: None });
     }
 
-    /// Whether a request is let in, which is for a site and, if the site has any, a mount; `None` is
-    /// for neither. `is_first` is whether it is counted: it may be looked at again
+    /// Whether a request is let in. Its place is a site and, if that has any, a mount; `None` is
+    /// neither. `is_first` is whether it is counted: it may be looked at again
     /// when its object is ready.
     pub(crate) fn pass(
         &mut self,

@@ -17,7 +17,7 @@ pub struct Totals {
     pub responses: [u64; 4],
     /// Connections that were refused for want of a slot.
     pub refused: u64,
-    /// Connections that were closed when they were accepted, because of their client's network. They
+    /// Connections that were closed when they were accepted, for their client's network. They
     /// do not count as accepted.
     pub denied: u64,
     /// Requests that got a 403 because of their client's network.
