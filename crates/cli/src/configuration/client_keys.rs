@@ -1,5 +1,5 @@
-//! The keys that the server, sites, mounts and rules have alike: networks of clients, rates of their
-//! requests, redirects and rewrites.
+//! The keys that the server, sites, mounts and rules have alike: networks of clients, rates of
+//! their requests, redirects and rewrites.
 
 use thalweg_serve::{NetworkLists, RequestLimit, Routing};
 

@@ -2,9 +2,10 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use thalweg_serve::{ListingStyle, MountConfig, Rule, ServerConfig, Settings, SiteConfig, Symlinks};
 
@@ -324,6 +325,133 @@ fn a_folder_that_is_only_the_parent_of_mounts_is_listed_where_that_is_wanted() {
             }
         }
         assert_eq!(get(&served, "/pub/a").field("Location"), Some("/pub/a/"));
+        served.stop();
+    });
+}
+
+/// A page, decoded if it comes by gzip.
+fn decoded(response: &Response) -> String {
+    let mut text = String::new();
+    match response.field("Content-Encoding") {
+        Some("gzip") => drop(flate2::read::GzDecoder::new(&response.body[..]).read_to_string(&mut text).unwrap()),
+        other => {
+            assert_eq!(other, None);
+            text = String::from_utf8(response.body.clone()).unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn a_large_page_comes_compressed_to_clients_that_take_it() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, everywhere) else { return };
+        fs::create_dir(served.path().join("many")).unwrap();
+        for number in 0..200 {
+            fs::write(served.path().join(format!("many/file-{number}.iso")), "").unwrap();
+        }
+        for path in ["/many/", "/many/?format=json"] {
+            let plain = get(&served, path);
+            assert_eq!((plain.field("Vary"), plain.field("Content-Encoding")), (Some("Accept-Encoding"), None));
+            let packed = ask(&served, "GET", path, "Accept-Encoding: gzip, br\r\n");
+            assert_eq!((packed.status, packed.field("Vary")), (200, Some("Accept-Encoding")));
+            assert_eq!(packed.field("Content-Encoding"), Some("gzip"), "{path}");
+            assert!(packed.body.len() * 3 < plain.body.len(), "{} of {}", packed.body.len(), plain.body.len());
+            assert_eq!(decoded(&packed), decoded(&plain), "{path}");
+            let tags = [&plain, &packed].map(|response| response.field("ETag").unwrap().to_owned());
+            assert_ne!(tags[0], tags[1], "{path}");
+            // Each representation is validated by its own tag, over all loops.
+            for (tag, fields, status) in [
+                (&tags[0], "", 304),
+                (&tags[1], "Accept-Encoding: gzip\r\n", 304),
+                (&tags[0], "Accept-Encoding: gzip\r\n", 200),
+                (&tags[1], "", 200),
+            ] {
+                let fields = format!("{fields}If-None-Match: {tag}\r\n");
+                assert_eq!(ask(&served, "GET", path, &fields).status, status, "{path} {fields}");
+            }
+            let refused = ask(&served, "GET", path, "Accept-Encoding: gzip;q=0\r\n");
+            assert_eq!(refused.field("Content-Encoding"), None, "{path}");
+            let head = ask(&served, "HEAD", path, "Accept-Encoding: gzip\r\n");
+            assert_eq!(head.field("Content-Length"), Some(&*packed.body.len().to_string()), "{path}");
+        }
+        fs::create_dir(served.path().join("few")).unwrap();
+        let small = ask(&served, "GET", "/few/?format=json", "Accept-Encoding: gzip\r\n");
+        assert_eq!((small.field("Vary"), small.field("Content-Encoding")), (None, None), "not worth it");
+        served.stop();
+    });
+}
+
+#[test]
+fn a_filter_shows_the_names_that_contain_its_text() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, everywhere) else { return };
+        fs::create_dir(served.path().join("many")).unwrap();
+        for number in 0..60 {
+            fs::write(served.path().join(format!("many/Debian {number}.iso")), "").unwrap();
+        }
+        fs::write(served.path().join("many/other"), "").unwrap();
+        let names = |query: &str| hrefs(&served, &format!("/many/?format=json{query}")).len();
+        assert_eq!(
+            [names(""), names("&filter=debian+1"), names("&filter=OTHER"), names("&filter=none")],
+            [61, 11, 1, 0]
+        );
+        // A page that a filter does not leave is the last that it does.
+        assert_eq!(names("&filter=other&page=7"), 1);
+        let page = get(&served, "/many/?filter=other");
+        let policy = page.field("Content-Security-Policy").unwrap().to_owned();
+        assert!(policy.contains("form-action 'self'") && policy.contains("default-src 'none'"), "{policy}");
+        assert!(!policy.contains("script"), "{policy}");
+        let text = decoded(&page);
+        assert!(text.contains("1 name contains it") && !text.contains("Debian") && !text.contains("<script"), "{text}");
+        served.stop();
+    });
+}
+
+#[test]
+fn checksums_are_shown_where_their_rule_wants_them() {
+    each_driver(|driver| {
+        let Some(served) = Served::start(driver, |config| {
+            everywhere(config);
+            let settings = Settings { digests: Some(true), ..Settings::default() };
+            let files = Some("*.iso".to_owned());
+            config.sites[0].rules.push(Rule { folder: Some("/sums/".to_owned()), files, settings, ..Rule::default() });
+        }) else {
+            return;
+        };
+        let digits = |digit: &str| digit.repeat(64);
+        for folder in ["sums", "plain"] {
+            let folder = served.path().join(folder);
+            fs::create_dir(&folder).unwrap();
+            let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+            let put = |name: &str, content: &str, at: SystemTime| {
+                fs::write(folder.join(name), content).unwrap();
+                fs::File::options().write(true).open(folder.join(name)).unwrap().set_modified(at).unwrap();
+            };
+            for name in ["a.iso", "b.iso", "c.txt", "twice.iso"] {
+                put(name, "", old);
+            }
+            let list =
+                ["a.iso", "b.iso", "c.txt", "new.iso", "twice.iso"].map(|name| format!("{}  {name}\n", digits("1")));
+            let list = list.concat() + &format!("{}  twice.iso\n", digits("2"));
+            put("SHA256SUMS", &list, old + Duration::from_secs(5));
+            put("b.iso.sha256", &format!("{}  elsewhere/b.iso\n", digits("3")), old + Duration::from_secs(5));
+            // Younger than the list, which is of what it was before.
+            put("new.iso", "", old + Duration::from_secs(10));
+        }
+        let sums = |path: &str| {
+            let value: serde_json::Value = serde_json::from_slice(&get(&served, path).body).unwrap();
+            let entries = value["entries"].as_array().unwrap().iter();
+            let known = entries
+                .filter_map(|entry| Some((entry["name"].as_str()?.to_owned(), entry["sha256"].as_str()?.to_owned())));
+            known.collect::<Vec<_>>()
+        };
+        let expected = [("a.iso".to_owned(), digits("1")), ("b.iso".to_owned(), digits("3"))];
+        assert_eq!(sums("/sums/?format=json"), expected, "{driver:?}");
+        assert_eq!(sums("/plain/?format=json"), [], "{driver:?}");
+        let page = decoded(&get(&served, "/sums/"));
+        assert!(page.contains(&format!("<code>{}</code>", digits("3"))), "{page}");
+        assert!(!decoded(&get(&served, "/plain/")).contains("<code>"));
         served.stop();
     });
 }
