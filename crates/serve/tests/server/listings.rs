@@ -448,7 +448,7 @@ fn checksums_are_shown_where_their_rule_wants_them() {
         };
         let expected = [("a.iso".to_owned(), digits("1")), ("b.iso".to_owned(), digits("3"))];
         assert_eq!(sums("/sums/?format=json"), expected, "{driver:?}");
-        assert_eq!(sums("/plain/?format=json"), [], "{driver:?}");
+        assert!(sums("/plain/?format=json").is_empty(), "{driver:?}");
         let page = decoded(&get(&served, "/sums/"));
         assert!(page.contains(&format!("<code>{}</code>", digits("3"))), "{page}");
         assert!(!decoded(&get(&served, "/plain/")).contains("<code>"));
