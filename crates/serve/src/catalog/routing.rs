@@ -53,7 +53,7 @@ struct RuleRouting {
 /// A pattern of file names, and the text around its asterisk if that is its only wildcard.
 struct Pattern {
     matcher: GlobMatcher,
-    around: Option<(Box<[u8]>, Box<[u8]>)>,
+    around: Option<[Box<[u8]>; 2]>,
 }
 
 enum Action {
@@ -150,7 +150,7 @@ impl RuleRouting {
 impl Pattern {
     fn compile(text: &str) -> Result<Self, CatalogError> {
         let matcher = compile_pattern(text).map_err(CatalogError::Pattern)?;
-        let around = around_star(text).map(|(before, behind)| (before.as_bytes().into(), behind.as_bytes().into()));
+        let around = around_star(text).map(|(before, behind)| [before, behind].map(|text| text.as_bytes().into()));
         Ok(Self { matcher, around })
     }
 
@@ -161,7 +161,7 @@ impl Pattern {
     /// The characters of a name that matches which the asterisk stands for.
     fn star_of<'n>(&self, file: &'n [u8]) -> &'n [u8] {
         let star =
-            self.around.as_ref().and_then(|(before, behind)| file.strip_prefix(&**before)?.strip_suffix(&**behind));
+            self.around.as_ref().and_then(|[before, behind]| file.strip_prefix(&**before)?.strip_suffix(&**behind));
         star.unwrap_or_default()
     }
 }

@@ -47,7 +47,9 @@ impl FileLists {
         for list in self.0 {
             let name = list.strip_suffix(FILE_LIST_END).unwrap_or_default();
             let Some((text, modified_s)) = read(open(&list), FILE_LIST_BYTES_MAX) else { continue };
-            if let Some(digest) = checksums::find(&text, name, Algorithm::Sha256, Scope::OneFile).and_then(sha256) {
+            if let Some(digest) =
+                checksums::find(&text, name, Algorithm::Sha256, Scope::OneFile).as_deref().and_then(sha256)
+            {
                 of_files.insert(name.into(), (digest, modified_s));
             }
         }
@@ -62,15 +64,15 @@ impl FileLists {
         index.set_digests(|name, modified_s| {
             let of_file = of_files.get(name).filter(|(_, listed_s)| *listed_s >= modified_s).map(|(digest, _)| *digest);
             let of_folder = || {
-                let digest = of_folder.get(name).filter(|_| folder_modified_s >= modified_s)?.clone();
-                digest.and_then(sha256)
+                let digest = of_folder.get(name).filter(|_| folder_modified_s >= modified_s)?;
+                digest.as_deref().and_then(sha256)
             };
             of_file.or_else(of_folder).filter(|_| shows(name))
         });
     }
 }
 
-fn sha256(digest: Box<[u8]>) -> Option<Sha256> {
+fn sha256(digest: &[u8]) -> Option<Sha256> {
     digest.first_chunk().copied()
 }
 
