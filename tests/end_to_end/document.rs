@@ -93,10 +93,11 @@ const OUTCOMES: [&str; 13] = [
 
 const STATUS: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-const TIMES: [&str; 8] = [
+const TIMES: [&str; 9] = [
     "response_time_us",
     "service_time_us",
     "lag_us",
+    "without_lag_us",
     "queue_us",
     "connect_us",
     "first_byte_us",

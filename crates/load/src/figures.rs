@@ -41,6 +41,7 @@ impl RunFigures {
         let mut trial = TrialFigures::new(plan.arrivals.kind(), plan.offered_rate(), Duration::ZERO, series);
         trial.ends_by_time = matches!(plan.extent, Extent::Duration(_));
         trial.sessions = matches!(plan.user, Some(UserPlan::Sessions { .. })).then(Sessions::default);
+        trial.calls_per_arrival = plan.calls_per_arrival();
         trial.over_limits = OverLimits::new(plan.thresholds);
         trial.to_hold = plan.hold.map(|connections| connections as u64);
         Self {

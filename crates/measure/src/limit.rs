@@ -90,6 +90,14 @@ impl Limit {
         }
     }
 
+    /// Whether a figure of the response times, in nanoseconds, meets the limit. A limit on something
+    /// else is met by every time.
+    pub fn is_met_by(&self, observed_ns: f64) -> bool {
+        let Limit::ResponseTime { inclusive, bound, .. } = *self else { return true };
+        let bound_ns = bound.as_nanos() as f64;
+        observed_ns < bound_ns || (inclusive && observed_ns == bound_ns)
+    }
+
     /// The least bits per second that a connection needs to meet this limit; `None` if it does not
     /// concern connections.
     pub fn bits_per_connection_min(&self) -> Option<u64> {

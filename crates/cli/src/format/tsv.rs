@@ -85,6 +85,7 @@ fn row(trial: &Trial) -> Row {
         ("queue", &trial.queue_us),
         ("connect", &trial.connect_us),
         ("lifetime", &trial.connection_lifetime_us),
+        ("without_lag", &trial.without_lag_us),
     ] {
         times(&mut row, name, summary);
     }
@@ -170,7 +171,9 @@ mod tests {
             transfer_p90_us transfer_p99_us transfer_p999_us transfer_max_us lag_mean_us lag_p50_us lag_p90_us lag_p99_us \
             lag_p999_us lag_max_us queue_mean_us queue_p50_us queue_p90_us queue_p99_us queue_p999_us queue_max_us \
             connect_mean_us connect_p50_us connect_p90_us connect_p99_us connect_p999_us connect_max_us \
-            lifetime_mean_us lifetime_p50_us lifetime_p90_us lifetime_p99_us lifetime_p999_us lifetime_max_us";
+            lifetime_mean_us lifetime_p50_us lifetime_p90_us lifetime_p99_us lifetime_p999_us lifetime_max_us \
+            without_lag_mean_us without_lag_p50_us without_lag_p90_us without_lag_p99_us without_lag_p999_us \
+            without_lag_max_us";
         let table = table(vec![fixture::trial()]);
         assert_eq!(table[0].join(" "), expected.split_whitespace().collect::<Vec<_>>().join(" "));
         let names: Vec<&str> = Outcome::ALL.iter().map(|outcome| outcome.name()).collect();

@@ -152,6 +152,8 @@ enum Validity {
     None,
     /// The cost of a request alone: the client was late, but its requests were sent.
     Cost,
+    /// Rates as well: the load was the one asked for, but the times of requests are partly lag.
+    Rate,
     /// Everything.
     Full,
 }
@@ -186,6 +188,7 @@ impl Tally {
             bytes: trial.bytes.received,
             span_s: trial.span().as_secs_f64() - whole_s + seconds,
             validity: match result.judgement.verdict {
+                Verdict::Pass | Verdict::Fail if result.judgement.is_of_late_client() => Validity::Rate,
                 Verdict::Pass | Verdict::Fail => Validity::Full,
                 _ if trial.counts.sent as f64 >= trial.counts.offered as f64 * SENT_SHARE => Validity::Cost,
                 _ => Validity::None,
@@ -217,6 +220,7 @@ impl Tally {
         let wanted = match metric {
             // A late client changes when requests arrive, and hardly what they cost.
             Metric::ServerCpu | Metric::ClientCpu => Validity::Cost,
+            Metric::Throughput | Metric::BytesPerSecond => Validity::Rate,
             _ => Validity::Full,
         };
         if self.validity < wanted {

@@ -77,6 +77,10 @@ pub struct Trial {
     /// Sent minus the moment at which it could have been sent, which is the intended time or, where
     /// the request had to wait for a connection, the end of that wait: the client's own lateness.
     pub lag_us: Summary,
+    /// Response time less the lag of the same request. A percentile of the response time less that
+    /// of this one is what the client's lateness adds to it.
+    #[serde(default)]
+    pub without_lag_us: Summary,
     /// The wait for a connection that the target kept busy, from when the client saw that the
     /// request was due.
     pub queue_us: Summary,

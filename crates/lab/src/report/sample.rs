@@ -186,6 +186,7 @@ pub(crate) fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
         response_time_us: response.summary(),
         service_time_us: service.summary(),
         lag_us: times(2.0, 8.0, counts.sent).summary(),
+        without_lag_us: times(178.0, 120.0 * scale, counts.sent).summary(),
         queue_us: times(0.0, 4.0 * scale, counts.sent).summary(),
         connect_us: times(40.0, 20.0, 256).summary(),
         first_byte_us: service.summary(),

@@ -257,7 +257,7 @@ fn settings(title: &str, settings: &BTreeMap<String, String>) -> Markup {
 
 /// The words of the page. Each is defined as the measuring method has it.
 pub(super) fn glossary() -> Markup {
-    const WORDS: [(&str, &str); 15] = [
+    const WORDS: [(&str, &str); 16] = [
         ("offered", "requests that the schedule called for, sent or not."),
         ("sent", "requests whose first byte was passed to the kernel."),
         ("good", "requests with a complete and correct response within the timeout."),
@@ -265,6 +265,7 @@ pub(super) fn glossary() -> Markup {
         ("service time", "last byte of the response minus the time at which the request was sent."),
         ("intended time", "the time at which a request is due according to the schedule."),
         ("lag", "all delay caused by the client, except the wait for a connection (queue)."),
+        ("without lag", "response time minus the lag of the same request."),
         (
             "queue",
             "the wait for a free connection while the target keeps all allowed connections busy; part of the \

@@ -197,6 +197,7 @@ pub(super) fn table(trial: &Trial) -> Markup {
         ("response time", &trial.response_time_us),
         ("service time", &trial.service_time_us),
         ("lag", &trial.lag_us),
+        ("without lag", &trial.without_lag_us),
         ("queue", &trial.queue_us),
         ("first byte", &trial.first_byte_us),
         ("connect", &trial.connect_us),

@@ -82,7 +82,7 @@ impl<P: Protocol> Engine<P> {
             Outcome::Timeout => Some(response_ns.max(self.plan.timeout.as_nanos() as u64)),
             _ => None,
         };
-        counted.into_iter().for_each(|ns| figures.over_limits.record(ns));
+        counted.into_iter().for_each(|ns| figures.record_response(ns, lag_ns));
         figures.intervals.record_end(outcome, counted);
         if outcome.is_completed() {
             let first_byte = call.first_byte.get().unwrap_or(now);
@@ -134,7 +134,7 @@ impl<P: Protocol> Engine<P> {
         figures.queue.record(waited_ns - late_ns);
         figures.outcomes.record(outcome);
         let counted = (outcome == Outcome::Timeout).then_some(waited_ns.max(timeout_ns));
-        counted.into_iter().for_each(|ns| figures.over_limits.record(ns));
+        counted.into_iter().for_each(|ns| figures.record_response(ns, late_ns));
         figures.intervals.record_end(outcome, counted);
     }
 

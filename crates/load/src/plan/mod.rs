@@ -339,11 +339,16 @@ impl Plan {
             },
             LoopPlan::Recorded { recording } => recording.requests() as f64 / self.schedule_length().as_secs_f64(),
         };
-        Some(match &self.user {
-            None => arrivals,
-            Some(UserPlan::Calls(calls)) => arrivals * f64::from(*calls),
-            Some(UserPlan::Sessions { sessions, .. }) => arrivals * sessions.calls_mean(),
-        })
+        Some(arrivals * self.calls_per_arrival())
+    }
+
+    /// Requests that an arrival stands for on average: the calls of a user, or one.
+    pub fn calls_per_arrival(&self) -> f64 {
+        match &self.user {
+            None => 1.0,
+            Some(UserPlan::Calls(calls)) => f64::from(*calls),
+            Some(UserPlan::Sessions { sessions, .. }) => sessions.calls_mean(),
+        }
     }
 
     /// Whether the load would go on as before if the measured part were longer.

@@ -68,13 +68,18 @@ fn rates_are_of_the_time_that_is_left() {
     assert_eq!(offered(&run.figures.trial), 600);
 }
 
-/// A thread that was late for another reason was kept from its work by itself.
+/// A thread that was late for another reason was kept from its work by itself. Its lag counts: the
+/// trial passes a limit that the response times meet with it, and says nothing about a tighter one.
 #[test]
 fn lateness_without_an_outside_cause_is_the_clients() {
     let run = standing_still(watched(), false).run(|_| Response::Late(2 * MS));
     let trial = &run.figures.trial;
     assert!(trial.left_out.total().is_zero());
-    assert_eq!(verdict(trial, &limits()).verdict, Verdict::Invalid);
+    let judgement = verdict(trial, &limits());
+    assert_eq!((judgement.verdict, judgement.is_of_late_client()), (Verdict::Pass, true), "{:?}", judgement.reasons);
+    assert_eq!(verdict(trial, &["p99<10ms".parse().expect("a limit")]).verdict, Verdict::Invalid);
+    // Without the lag of each request, nothing is left of the standstill but the burst after it.
+    assert!(trial.without_lag.quantile(0.99) < 10 * MS && trial.without_lag.count() == trial.counts.good);
 }
 
 /// A request that ends outside of the time that is left out counts, however slow it is and whenever

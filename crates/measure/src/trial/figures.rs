@@ -35,6 +35,8 @@ pub struct TrialFigures {
     /// Requests per second that the schedule called for, over all load threads; `None` in a closed
     /// loop.
     pub offered_rate: Option<f64>,
+    /// Requests that an arrival stands for on average: 1, or the calls of a user.
+    pub calls_per_arrival: f64,
     /// Length of the schedule. Requests offered within it may end a little later.
     pub duration: Duration,
     /// From the start of the schedule to the end of the last request that was offered in it; see
@@ -62,6 +64,8 @@ pub struct TrialFigures {
     /// Sent less the moment when it could have been sent, which is the intended time, or the end of
     /// the wait for a connection if there was one. What is left is the client's own lateness.
     pub lag: Histogram,
+    /// Response time less the lag of the same request, of all requests that have a response time.
+    pub without_lag: Histogram,
     /// Wait for a connection, part of the response time.
     pub queue: Histogram,
     /// Set-up of a connection, without TLS.
@@ -221,6 +225,7 @@ impl TrialFigures {
         TrialFigures {
             loop_kind,
             offered_rate,
+            calls_per_arrival: 1.0,
             duration,
             last_end: Duration::ZERO,
             counts: Counts::default(),
@@ -233,6 +238,7 @@ impl TrialFigures {
             bytes: Bytes::default(),
             service_time: Histogram::new(),
             lag: Histogram::new(),
+            without_lag: Histogram::new(),
             queue: Histogram::new(),
             connect: Histogram::new(),
             first_byte: Histogram::new(),
@@ -296,6 +302,12 @@ impl TrialFigures {
     /// latency look better. Summed over the intervals at every call; take it once.
     pub fn response_time(&self) -> Histogram {
         self.intervals.response_time()
+    }
+
+    /// Counts a response time against the limits, and what is left of it without its lag.
+    pub fn record_response(&mut self, response_ns: u64, lag_ns: u64) {
+        self.over_limits.record(response_ns);
+        self.without_lag.record(response_ns.saturating_sub(lag_ns));
     }
 
     /// The counts that may make FAIL certain.
@@ -385,6 +397,7 @@ impl TrialFigures {
         self.bytes.merge(&other.bytes);
         self.service_time.merge(&other.service_time);
         self.lag.merge(&other.lag);
+        self.without_lag.merge(&other.without_lag);
         self.queue.merge(&other.queue);
         self.connect.merge(&other.connect);
         self.first_byte.merge(&other.first_byte);
@@ -405,6 +418,7 @@ impl TrialFigures {
         swap(&mut self.bytes, &mut other.bytes);
         swap(&mut self.service_time, &mut other.service_time);
         swap(&mut self.lag, &mut other.lag);
+        swap(&mut self.without_lag, &mut other.without_lag);
         swap(&mut self.queue, &mut other.queue);
         swap(&mut self.connect, &mut other.connect);
         swap(&mut self.first_byte, &mut other.first_byte);

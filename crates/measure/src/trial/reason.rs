@@ -49,7 +49,18 @@ pub enum Reason {
         /// Requests offered.
         offered: u64,
     },
-    /// INVALID: the client sent late.
+    /// INVALID: the client sent so many requests so late that the load was another one.
+    Bunched {
+        /// Requests that were late by more than `after`.
+        late: u64,
+        /// Arrivals of the schedule.
+        arrivals: u64,
+        /// The time to the next arrival on average, or the least that counts.
+        after: Duration,
+        /// Requests that may be as late, as a share of the arrivals.
+        bound: f64,
+    },
+    /// INVALID: the client sent late, and a failure may come of it.
     Lag {
         /// 99th percentile of the lag.
         p99_ns: u64,
@@ -180,11 +191,29 @@ pub enum Note {
         /// Samples wanted, 1000/(1 - q).
         wanted: u64,
     },
+    /// The client was late, and these parts of the response times are its lag.
+    Late {
+        /// 99th percentile of the lag.
+        p99_ns: u64,
+        /// The figures that are judged or shown, if there are response times.
+        shares: Vec<LagShare>,
+    },
     /// The trial has too few intervals to see a trend.
     BacklogUnjudged {
         /// Complete intervals.
         intervals: usize,
     },
+}
+
+/// The part of a figure of the response times that is lag.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LagShare {
+    /// The figure.
+    pub statistic: Statistic,
+    /// Its value in nanoseconds.
+    pub response_ns: f64,
+    /// How much less it is without the lag of each request, in nanoseconds.
+    pub lag_ns: f64,
 }
 
 impl Reason {
@@ -204,6 +233,7 @@ impl Reason {
         matches!(
             self,
             Reason::Unsent { .. }
+                | Reason::Bunched { .. }
                 | Reason::Lag { .. }
                 | Reason::LagInTail { .. }
                 | Reason::CpuStarved { .. }
@@ -234,6 +264,15 @@ impl fmt::Display for Reason {
             Reason::Unsent { unsent, offered } => {
                 let bound = short_percent(UNSENT_MAX);
                 write!(f, "the client did not send {} requests, more than {bound} %", of(*unsent, *offered))
+            }
+            Reason::Bunched { late, arrivals, after, bound } => {
+                let (late, arrivals) = (display::count(*late), display::count(*arrivals));
+                let (after, bound) = (display::time(after.as_nanos() as u64), short_percent(*bound));
+                write!(
+                    f,
+                    "the load was not the one asked for: the client sent {late} requests more than {after} late, \
+                     above {bound} % of {arrivals} arrivals"
+                )
             }
             Reason::Lag { p99_ns, bound } => {
                 let (lag, bound) = (display::time_against(*p99_ns as f64, *bound), display::exact_time_spaced(*bound));
@@ -326,6 +365,19 @@ impl fmt::Display for Note {
             Note::FewSamples { statistic, samples, wanted } => {
                 let (samples, wanted) = (display::count(*samples), display::count(*wanted));
                 write!(f, "{statistic} from {samples} samples; {wanted} recommended")
+            }
+            Note::Late { p99_ns, shares } => {
+                let time = |ns: f64| display::time(ns.round() as u64);
+                write!(f, "the client was late: p99 of its lag is {}", time(*p99_ns as f64))?;
+                let share = |share: &LagShare| {
+                    format!("{} to {} ({})", time(share.lag_ns), share.statistic, time(share.response_ns))
+                };
+                let shares: Vec<String> = shares.iter().map(share).collect();
+                match &shares[..] {
+                    [] => Ok(()),
+                    [only] => write!(f, "; lag adds {only}"),
+                    [others @ .., last] => write!(f, "; lag adds {} and {last}", others.join(", ")),
+                }
             }
             Note::BacklogUnjudged { intervals } => {
                 write!(f, "{intervals} intervals are too few to detect a growing backlog")
