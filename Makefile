@@ -30,7 +30,6 @@ test: ## Run all checks, as CI does
 	@$(MAKE) --no-print-directory format
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory check
-	@$(MAKE) --no-print-directory replay
 	@$(MAKE) --no-print-directory floor
 	@$(MAKE) --no-print-directory instructions
 	@$(MAKE) --no-print-directory docs
@@ -40,19 +39,23 @@ setup: ## Install the packages that the tests need, or list the missing ones
 
 format: ## Check that the code is formatted
 	$(CARGO) fmt --all --check
-	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --all --check
 	$(CARGO) fmt --manifest-path bench/floor/Cargo.toml --all --check
 
 lint: ## Lint all targets; warnings are errors
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
-# Most end-to-end tests wait more than they compute: three at once on two CPUs. Those that measure times run alone.
-check: ## Run the tests: unit, property, simulated, driver contract, end to end
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-3} $(CARGO) test --locked --workspace --no-fail-fast
+# The end-to-end tests share the CPUs among themselves (tests/end_to_end/machine.rs), and those that wait for their turn take a thread:
+# the more threads, the fewer turns. Their names begin with an e, those of all other integration tests with something else.
+check: ## Run the tests: unit, property, simulated, driver contract, fuzz corpus, end to end
+	@status=0; \
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-3} $(CARGO) test --locked --workspace --no-fail-fast --lib --bins --test '[!e]*' \
+	    || status=$$?; \
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-12} $(CARGO) test --locked --workspace --no-fail-fast --examples --test 'e*' \
+	    || status=$$?; \
+	exit $$status
 
-# It shares what it has in common with the workspace's build.
 replay: ## Run the fuzz targets on their stored corpus
-	$(CARGO) test --locked --manifest-path fuzz/Cargo.toml --target-dir target --no-fail-fast
+	$(CARGO) test --locked --workspace --test replay
 
 # It shares what it has in common with the workspace's build.
 floor: ## Check that the canned client and server of bench/ work
@@ -71,5 +74,5 @@ fuzz: ## Fuzz each target for FUZZ_SECONDS; needs a nightly toolchain and cargo-
 	@# What it finds goes to a scratch corpus first; the one in the repository only grows by hand.
 	@set -e; for target in $(FUZZ_TARGETS); do \
 	    mkdir -p fuzz/target/corpus/$$target; \
-	    $(CARGO) +nightly fuzz run --features libfuzzer $$target fuzz/target/corpus/$$target fuzz/corpus/$$target \
+	    $(CARGO) +nightly fuzz run --fuzz-dir fuzz --features libfuzzer $$target fuzz/target/corpus/$$target fuzz/corpus/$$target \
 	        -- -max_total_time=$(FUZZ_SECONDS); done

@@ -12,6 +12,7 @@ mod inputs;
 mod lines;
 mod messages;
 mod paths;
+mod tls;
 #[path = "../../crates/wire/tests/wire/transcript.rs"]
 mod transcript;
 mod wishes;
@@ -21,13 +22,14 @@ pub use h2::{h2, hpack};
 pub use inputs::{log, sessions};
 pub use messages::{chunked, request_reader, response_reader};
 pub use paths::target;
+pub use tls::tls;
 pub use wishes::{checksums, wishes};
 
 /// Checks one input; panics if something does not hold.
 pub type Check = fn(&[u8]);
 
 /// All targets by the name of their corpus folder and binary.
-pub const TARGETS: [(&str, Check); 11] = [
+pub const TARGETS: [(&str, Check); 12] = [
     ("request_reader", request_reader),
     ("response_reader", response_reader),
     ("chunked", chunked),
@@ -39,4 +41,5 @@ pub const TARGETS: [(&str, Check); 11] = [
     ("checksums", checksums),
     ("h2", h2),
     ("hpack", hpack),
+    ("tls", tls),
 ];

@@ -51,7 +51,7 @@ fn by_connection(received: &[RecordedRequest]) -> BTreeMap<usize, Vec<&RecordedR
 
 #[test]
 fn a_constant_rate_is_even() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     for driver in DRIVERS {
         in_time(|| {
             let (_, received) = recorded(&["--rate", "200/s", "--duration", "1s", "--driver", driver]);
@@ -65,7 +65,7 @@ fn a_constant_rate_is_even() {
 
 #[test]
 fn poisson_arrivals_vary_and_repeat_with_their_seed() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     let with_seed =
         |seed| times(&recorded(&["--rate", "400/s", "--arrivals", "poisson", "--duration", "1s", "--seed", seed]).1);
     in_time(|| poisson(with_seed("7"), with_seed("7"), with_seed("8")));
@@ -91,7 +91,7 @@ fn poisson(first: Vec<f64>, again: Vec<f64>, other: Vec<f64>) -> Result<(), Stri
 
 #[test]
 fn steps_and_ramps_change_the_rate_when_they_say() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     for (load, total, first_half) in [
         (&["--rate", "100/s:500ms,500/s:500ms"][..], 300, 50),
         (&["--rate", "0/s..400/s", "--duration", "1s"], 200, 50),
@@ -113,7 +113,7 @@ fn steps_and_ramps_change_the_rate_when_they_say() {
 
 #[test]
 fn connections_come_at_a_rate_with_so_many_calls_each() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     for driver in DRIVERS {
         in_time(|| {
             let load = ["--conn-rate", "100/s", "--calls", "4", "--conns", "60", "--driver", driver];
@@ -139,7 +139,7 @@ fn connections_come_at_a_rate_with_so_many_calls_each() {
 
 #[test]
 fn workers_think_and_do_not_begin_at_once() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     for driver in DRIVERS {
         in_time(|| {
             let load =

@@ -129,7 +129,7 @@ fn http_1_0_keeps_a_connection_only_where_the_server_agrees() {
 
 #[test]
 fn the_order_of_reuse_is_as_asked_for() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     for driver in DRIVERS {
         in_time(|| {
             let load = ["--rate", "100/s", "--requests", "80", "--connections", "8", "--driver", driver];

@@ -15,7 +15,7 @@ use crate::scripted::{Act, ScriptedServer};
 
 #[test]
 fn an_interrupted_run_gives_the_result_so_far() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     let nginx = Nginx::start();
     let url = nginx.url("/000.txt");
     let run = Process::start(&mut thalweg(&["run", &url, "--rate", "500/s", "--duration", "60s", "--json"]));

@@ -131,7 +131,7 @@ fn an_observer_asks_for_its_token() {
 
 #[test]
 fn a_run_shows_what_its_observer_saw() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     let tree = Tree::new();
     let server = Server::of(&tree, &[]);
     let observer = Observer::of_port(port(&server));
@@ -155,7 +155,7 @@ fn a_run_shows_what_its_observer_saw() {
 
 #[test]
 fn an_observer_lost_in_mid_run_ends_nothing() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     let tree = Tree::new();
     let server = Server::of(&tree, &[]);
     let observer = Observer::of_port(port(&server));

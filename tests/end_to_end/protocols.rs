@@ -81,7 +81,7 @@ fn number_or_zero(value: &Value, path: &str) -> f64 {
 
 #[test]
 fn rates_and_counts_are_those_of_the_server_s_log() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     for protocol in PROTOCOLS {
         for (arrivals, driver) in [("constant", DRIVERS[0]), ("poisson", DRIVERS[1])] {
             in_time(|| {
@@ -187,7 +187,7 @@ fn idle_connections_are_held_and_seen_to_make_progress() {
 #[test]
 fn a_throttled_connection_keeps_its_pace() {
     const BYTES: usize = 4 * 4200;
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     for protocol in PROTOCOLS {
         in_time(|| {
             let target = Target::start(protocol);
@@ -229,7 +229,7 @@ fn a_search_calibrates_the_client_in_the_target_s_protocol() {
 
 #[test]
 fn rates_are_swept_and_servers_compared() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     for protocol in PROTOCOLS {
         let target = Target::start(protocol);
         let url = target.url("/000.txt");

@@ -53,7 +53,7 @@ fn recorder() -> Recorder {
 
 #[test]
 fn a_log_is_replayed_at_its_own_times_and_at_twice_the_speed() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     let folder = TempDir::new().unwrap();
     let log = folder.path().join("access.log");
     fs::write(&log, LOG).unwrap();

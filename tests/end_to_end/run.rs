@@ -70,7 +70,7 @@ fn the_document_keeps_the_contract() {
 
 #[test]
 fn limits_that_hold_are_exit_code_0_and_a_missed_one_is_1() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     let server = ScriptedServer::start(|_| Act::AnswerAfter(Duration::from_millis(100), GOOD));
     for (limits, verdict, code) in [
         (&["--limit", "p50<5s"][..], "pass", 0),
@@ -166,7 +166,7 @@ fn checks_tell_good_responses_from_others() {
 
 #[test]
 fn a_status_that_was_not_asked_for_is_no_good_response() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     let nginx = Nginx::start();
     let ended = valid(|| run(&nginx.url("/missing"), &["--rate", "100/s", "--duration", "1s"]));
     let trial = document::trial(&ended);

@@ -4,6 +4,8 @@
 use std::process::Command;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::document::{self, number, outcome};
 use crate::machine;
 use crate::nginx::Nginx;
@@ -15,34 +17,39 @@ const MODEM_BYTES: usize = 8 * 4200;
 
 #[test]
 fn each_of_two_hundred_downloads_keeps_a_modem_s_pace() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     let nginx = Nginx::start();
     let content = "m".repeat(MODEM_BYTES);
     nginx.add_file("modem.bin", content.as_bytes());
     let url = nginx.url("/modem.bin");
     let length = format!("length={MODEM_BYTES}");
-    // Side by side, since both mostly wait.
-    let runs = DRIVERS.map(|driver| {
-        let load = ["--hold", "200", "--conn-rate", "400/s", "--requests", "200", "--throttle", "33.6kbit"];
-        let further = ["--timeout", "20s", "--check", &length, "--driver", driver, "--json"];
-        Process::start(&mut thalweg(&[&["run", &url], &load[..], &further].concat()))
+    in_time(|| {
+        // Side by side, since both mostly wait.
+        let runs = DRIVERS.map(|driver| {
+            let load = ["--hold", "200", "--conn-rate", "400/s", "--requests", "200", "--throttle", "33.6kbit"];
+            let further = ["--timeout", "20s", "--check", &length, "--driver", driver, "--json"];
+            Process::start(&mut thalweg(&[&["run", &url], &load[..], &further].concat()))
+        });
+        DRIVERS.into_iter().zip(runs).try_for_each(|(driver, run)| {
+            keeps_a_modem_s_pace(&document::trial(&run.wait(PATIENCE))).map_err(|wrong| format!("{driver}: {wrong}"))
+        })
     });
-    for (driver, run) in DRIVERS.into_iter().zip(runs) {
-        let trial = document::trial(&run.wait(PATIENCE));
-        assert_eq!(outcome(&trial, "good"), 200, "{driver}: {trial:#}");
-        assert_eq!(number(&trial, "/connections/peak"), 200.0, "{driver}");
-        let bits = number(&trial, "/bytes/in") / 200.0 * 8.0;
-        let [slowest, fastest] =
-            ["max", "min"].map(|end| bits / number(&trial, &format!("/service_time_us/{end}")) * 1e6);
-        let within = 33_600.0 * 0.95..33_600.0 * 1.05;
-        assert!(within.contains(&slowest) && within.contains(&fastest), "{driver}: {slowest} to {fastest} bit/s");
-        for end in ["min", "max"] {
-            let kbit = number(&trial, &format!("/kbit_per_connection/{end}"));
-            assert!(within.contains(&(kbit * 1000.0)), "{driver}: {end} {kbit} kbit/s");
-        }
-        // SPECweb99 requires 320 kbit/s of a connection.
-        assert_eq!(number(&trial, "/connections/conforming"), 0.0, "{driver}");
-    }
+}
+
+fn keeps_a_modem_s_pace(trial: &Value) -> Result<(), String> {
+    assert_eq!(outcome(trial, "good"), 200, "{trial:#}");
+    assert_eq!(number(trial, "/connections/peak"), 200.0, "{trial:#}");
+    // SPECweb99 requires 320 kbit/s of a connection.
+    assert_eq!(number(trial, "/connections/conforming"), 0.0, "{trial:#}");
+    let bits = number(trial, "/bytes/in") / 200.0 * 8.0;
+    let [slowest, fastest] = ["max", "min"].map(|end| bits / number(trial, &format!("/service_time_us/{end}")) * 1e6);
+    let within = 33_600.0 * 0.95..33_600.0 * 1.05;
+    let wrong = || format!("{slowest} to {fastest} bit/s");
+    ensure(within.contains(&slowest) && within.contains(&fastest), wrong)?;
+    ["min", "max"].into_iter().try_for_each(|end| {
+        let kbit = number(trial, &format!("/kbit_per_connection/{end}"));
+        ensure(within.contains(&(kbit * 1000.0)), || format!("{end} {kbit} kbit/s"))
+    })
 }
 
 /// A server with small buffers of its own, which reports the number of bytes that it has sent.

@@ -14,7 +14,7 @@ const REQUESTS: f64 = 10_000.0;
 
 #[test]
 fn a_stall_of_a_second_delays_a_tenth_of_ten_seconds_and_loses_nothing() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     in_time(|| {
         let nginx = Nginx::start();
         let url = nginx.url("/000.txt");
@@ -24,7 +24,7 @@ fn a_stall_of_a_second_delays_a_tenth_of_ten_seconds_and_loses_nothing() {
 
 #[test]
 fn a_stall_is_as_long_over_tls_and_over_http2() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     let stalls_over = |protocol| {
         let target = Target::start(protocol);
         let (url, options) = (target.url("/000.txt"), target.options());

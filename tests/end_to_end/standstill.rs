@@ -13,7 +13,7 @@ const LATE_US: f64 = 500_000.0;
 
 #[test]
 fn a_client_that_was_stopped_does_not_blame_the_server() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     let session = tempfile::NamedTempFile::new().expect("a temporary file can be made");
     std::fs::write(session.path(), "/000.txt think=0.05\n /001.txt\n/002.txt\n").expect("it can be written");
     let session = session.path().to_str().expect("a path of letters");
@@ -25,11 +25,11 @@ fn a_client_that_was_stopped_does_not_blame_the_server() {
         &["--conn-rate", "100/s", "--session", session],
         &["--workers", "8", "--think", "10ms"],
     ];
-    for mode in modes {
-        let length = if mode.contains(&"--conns") { &[][..] } else { &["--duration", "3s"] };
-        // Side by side: both are small loads.
+    // Side by side: they are small loads.
+    for some in modes.chunks(2) {
         thread::scope(|scope| {
-            for driver in DRIVERS {
+            for (mode, driver) in some.iter().flat_map(|mode| DRIVERS.map(|driver| (*mode, driver))) {
+                let length = if mode.contains(&"--conns") { &[][..] } else { &["--duration", "3s"] };
                 scope.spawn(move || in_time(|| stop_in_the_middle(&[mode, length, &["--driver", driver]].concat())));
             }
         });
@@ -55,7 +55,7 @@ fn stop_in_the_middle(load: &[&str]) -> Result<(), String> {
 
 #[test]
 fn connections_made_before_the_start_are_timed_one_by_one() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     let nginx = Nginx::start();
     let url = nginx.url("/000.txt");
     for driver in DRIVERS {

@@ -121,7 +121,7 @@ fn each_preset_answers_and_ends_with_a_summary() {
 /// The queue grows by 80 requests a second for five seconds; half-way, 200 of them wait for 0.5 s.
 #[test]
 fn a_run_passes_below_the_capacity_and_fails_above_it() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     for preset in ["fixed", "mmk"] {
         in_time(|| {
             let yardstick = Yardstick::start(&[preset, "--rate", "400/s"]);
@@ -172,7 +172,7 @@ fn tasks_stat(path: &str, name: &str) -> Option<f64> {
 
 #[test]
 fn wrong_bodies_and_errors_are_found_by_a_check() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     let yardstick = Yardstick::start(&["wrong-bodies", "--rate", "5k/s", "--wrong-bodies", "10%", "--errors", "5%"]);
     let check = format!("status=200,length=512,sha256={BODY_SHA256}");
     let load = ["--requests", "2000", "--rate", "500/s", "--check", &check];
@@ -187,7 +187,7 @@ fn wrong_bodies_and_errors_are_found_by_a_check() {
 
 #[test]
 fn resets_and_truncated_bodies_are_what_they_say() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     for driver in DRIVERS {
         let options = ["resets", "--rate", "5k/s", "--resets", "10%", "--truncated", "10%", "--driver", driver];
         let yardstick = Yardstick::start(&options);
@@ -218,7 +218,7 @@ fn a_bounded_queue_refuses_with_503() {
 
 #[test]
 fn a_collapse_ends_after_its_recovery() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     in_time(|| {
         let collapse = ["--collapse-after", "1500ms", "--recovery", "4s"];
         let yardstick = Yardstick::start(&[&["collapse", "--law", "fixed", "--rate", "500/s"], &collapse[..]].concat());
@@ -244,7 +244,7 @@ fn a_collapse_ends_after_its_recovery() {
 /// Each stall of 0.5 s in two seconds delays a quarter of the requests.
 #[test]
 fn a_stall_shows_in_a_run() {
-    let _machine = machine::exclusive();
+    let _machine = machine::small_load();
     in_time(|| {
         let yardstick = Yardstick::start(&["fixed", "--rate", "10k/s", "--stall", "500ms every 2s"]);
         let trial = document::trial(&yardstick.run(&["--rate", "200/s", "--duration", "4s"]));

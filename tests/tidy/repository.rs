@@ -60,7 +60,7 @@ impl Repository {
         })
     }
 
-    /// The manifests of all packages, each with its folder: those of the workspace and the two
+    /// The manifests of all packages, each with its folder: those of the workspace and the one
     /// outside of it.
     pub fn packages(&self) -> Vec<Package> {
         let manifests = self.files.iter().filter(|file| file.ends_with("/Cargo.toml"));

@@ -2,6 +2,7 @@
 //! larger than what is in them.
 
 use crate::histogram::{Histogram, NS_MAX};
+use crate::scale::Scale;
 
 /// A distribution of times in nanoseconds with two significant digits: a bucket is at most a
 /// hundredth of its value wide. Smallest and largest value are kept exactly.
@@ -16,9 +17,8 @@ pub(crate) struct CompactHistogram {
     max: u64,
 }
 
-/// Values below 2^8 have a bucket each; above, every doubling has 2^7 of them.
-const SUB_BUCKET_BITS: u32 = 8;
-const HALF: u64 = 1 << (SUB_BUCKET_BITS - 1);
+/// Two significant digits.
+const SCALE: Scale = Scale::new(8);
 
 impl CompactHistogram {
     /// Keeps what `histogram` recorded.
@@ -26,7 +26,7 @@ impl CompactHistogram {
         let mut buckets = Packed::default();
         for (ns, count) in histogram.buckets() {
             // The recorded bucket lies wholly in one of these.
-            buckets.add(index_of(ns.min(NS_MAX)), count);
+            buckets.add(SCALE.index_of(ns.min(NS_MAX)), count);
         }
         let (min, max) = histogram.extremes();
         Self { buckets: buckets.finish(), min, max }
@@ -51,7 +51,7 @@ impl CompactHistogram {
     pub(crate) fn restored(&self) -> Histogram {
         let mut histogram = Histogram::new();
         for (index, count) in self.buckets() {
-            histogram.record_n((lowest_of(index + 1) - 1).clamp(self.min, self.max), count);
+            histogram.record_n(SCALE.highest_of(index).clamp(self.min, self.max), count);
         }
         histogram.widen_extremes(self.min, self.max);
         histogram
@@ -123,16 +123,6 @@ fn take(bytes: &mut std::slice::Iter<'_, u8>) -> Option<u64> {
     Some(number)
 }
 
-fn index_of(value: u64) -> u64 {
-    let shift = (u64::BITS - value.leading_zeros()).saturating_sub(SUB_BUCKET_BITS);
-    u64::from(shift) * HALF + (value >> shift)
-}
-
-fn lowest_of(index: u64) -> u64 {
-    let shift = (index / HALF).saturating_sub(1);
-    (index - shift * HALF) << shift
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,14 +136,6 @@ mod tests {
 
     fn times() -> impl Strategy<Value = Vec<u64>> {
         prop::collection::vec(prop_oneof![0_u64..5000, 0_u64..10_000_000_000, Just(NS_MAX), any::<u64>()], 0..200)
-    }
-
-    #[test]
-    fn buckets_follow_each_other_without_a_gap() {
-        for index in 1..index_of(NS_MAX) {
-            assert_eq!(index_of(lowest_of(index)), index);
-            assert_eq!(index_of(lowest_of(index) - 1), index - 1);
-        }
     }
 
     #[test]

@@ -54,7 +54,7 @@ fn lines(entries: &[Entry<'_>]) -> String {
         .expect("writing to memory succeeds");
     for entry in entries {
         let tag = entry.tag.filter(|tag| !tag.is_empty()).and_then(Tag::new);
-        log.write_histogram(entry.histogram.counts_ns(), entry.start, entry.length, tag)
+        log.write_histogram(&entry.histogram.to_hdr_ns(), entry.start, entry.length, tag)
             .expect("writing to memory succeeds and 64-bit counts are encodable");
     }
     String::from_utf8(bytes).expect("a log is ASCII")
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(lines.len(), entries.len());
         for ((tag, start, length, hdr), entry) in lines.iter().zip(&entries) {
             assert_eq!((tag.as_deref(), *start, *length), (entry.tag, entry.start, entry.length));
-            assert_eq!(hdr, entry.histogram.counts_ns());
+            assert_eq!(*hdr, entry.histogram.to_hdr_ns());
         }
     }
 

@@ -3,8 +3,14 @@
 //! A percentile of two distributions cannot be computed from their percentiles, so percentiles are
 //! never averaged here: distributions are merged, and percentiles are taken from the merged one.
 //!
+//! A load thread records several times of each request, so recording is as short as it can be: the
+//! counts lie here, in the buckets of HdrHistogram, and that crate reads and writes what is
+//! exchanged.
+//!
 //! Not owned here: which times are recorded (see `trial`) and their course over time (see
 //! `interval`).
+
+use std::ops::Range;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -13,12 +19,16 @@ use hdrhistogram::serialization::{Deserializer, Serializer as _, V2DeflateSerial
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::scale::Scale;
+
 /// The longest time that is resolved, one hour in nanoseconds. Longer times are recorded as this
 /// one.
 pub const NS_MAX: u64 = 3_600_000_000_000;
 
 /// Three significant digits: a bucket is at most a thousandth of its value wide.
 const DIGITS: u8 = 3;
+const SCALE: Scale = Scale::new(11);
+const BUCKETS: usize = SCALE.index_of(NS_MAX) as usize + 1;
 const NS_PER_US: u64 = 1000;
 
 /// A distribution of times in nanoseconds from 1 ns to 1 h with three significant digits.
@@ -27,7 +37,9 @@ const NS_PER_US: u64 = 1000;
 /// Smallest and largest value are kept exactly; everything between is exact to its bucket.
 #[derive(Debug, Clone)]
 pub struct Histogram {
-    counts: Hdr<u64>,
+    counts: Box<[u64; BUCKETS]>,
+    /// How many values were recorded.
+    count: u64,
     /// Smallest recorded value; `u64::MAX` while empty, so that a minimum needs no branch.
     min: u64,
     /// Largest recorded value; 0 while empty.
@@ -51,13 +63,19 @@ impl Default for Histogram {
 impl Histogram {
     /// An empty histogram.
     pub fn new() -> Self {
-        let counts = Hdr::new_with_bounds(1, NS_MAX, DIGITS).expect("the bounds are valid constants");
-        Histogram { counts, min: u64::MAX, max: 0 }
+        // By way of a vector: an array would be on the stack first.
+        let counts = vec![0; BUCKETS].into_boxed_slice().try_into().expect("there are that many");
+        Histogram { counts, count: 0, min: u64::MAX, max: 0 }
     }
 
     /// Records one time. Values above [`NS_MAX`] count as that.
+    #[inline]
     pub fn record(&mut self, ns: u64) {
-        self.record_n(ns, 1);
+        let ns = ns.min(NS_MAX);
+        self.counts[SCALE.index_of(ns) as usize] += 1;
+        self.count += 1;
+        self.min = self.min.min(ns);
+        self.max = self.max.max(ns);
     }
 
     /// Records `n` equal times.
@@ -66,7 +84,9 @@ impl Histogram {
             return;
         }
         let ns = ns.min(NS_MAX);
-        self.counts.saturating_record_n(ns, n);
+        let count = &mut self.counts[SCALE.index_of(ns) as usize];
+        *count = count.saturating_add(n);
+        self.count = self.count.saturating_add(n);
         self.min = self.min.min(ns);
         self.max = self.max.max(ns);
     }
@@ -74,31 +94,50 @@ impl Histogram {
     /// Adds all that `other` recorded. Exact: the result is as if every value had been recorded
     /// here.
     pub fn merge(&mut self, other: &Histogram) {
-        self.counts.add(&other.counts).expect("all histograms have the same bounds");
+        for (index, more) in other.filled() {
+            let count = &mut self.counts[index as usize];
+            *count = count.saturating_add(more);
+        }
+        self.count = self.count.saturating_add(other.count);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
     }
 
     /// Forgets everything, keeping the memory.
     pub fn clear(&mut self) {
-        self.counts.reset();
-        self.min = u64::MAX;
-        self.max = 0;
+        let range = self.range();
+        self.counts[range].fill(0);
+        (self.count, self.min, self.max) = (0, u64::MAX, 0);
+    }
+
+    /// The buckets that may hold something.
+    fn range(&self) -> Range<usize> {
+        let end = SCALE.index_of(self.max) as usize + 1;
+        // While nothing was recorded, the smallest value is beyond all buckets.
+        (SCALE.index_of(self.min) as usize).min(end)..end
+    }
+
+    /// The numbers of the buckets that are not empty, ascending, and their counts.
+    fn filled(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let range = self.range();
+        let counts = (range.start as u64..).zip(&self.counts[range]);
+        counts.filter(|(_, count)| **count > 0).map(|(index, count)| (index, *count))
     }
 
     /// How many values were recorded.
     pub fn count(&self) -> u64 {
-        self.counts.len()
+        self.count
     }
 
     /// How many of the values were above this one, to the width of a bucket.
     pub fn count_above(&self, ns: u64) -> u64 {
-        self.count() - self.counts.count_between(0, ns.min(NS_MAX))
+        let last = SCALE.index_of(ns.min(NS_MAX));
+        self.filled().filter(|(index, _)| *index > last).map(|(_, count)| count).sum()
     }
 
     /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
-        self.counts.is_empty()
+        self.count == 0
     }
 
     /// The smallest recorded value in nanoseconds, exactly; 0 if there is none.
@@ -115,13 +154,20 @@ impl Histogram {
     pub fn mean(&self) -> f64 {
         // Buckets have a width, and the extremes are exact: the mean of a few values could lie
         // beside them.
-        self.counts.mean().clamp(self.min() as f64, self.max() as f64)
+        self.mean_of_middles().clamp(self.min() as f64, self.max() as f64)
+    }
+
+    fn mean_of_middles(&self) -> f64 {
+        let sum: f64 = self.filled().map(|(index, count)| SCALE.middle_of(index) as f64 * count as f64).sum();
+        sum / self.count.max(1) as f64
     }
 
     /// The standard deviation of the recorded values in nanoseconds (of the population, not of the
     /// mean).
     pub fn stddev(&self) -> f64 {
-        self.counts.stdev()
+        let mean = self.mean_of_middles();
+        let squares = self.filled().map(|(index, count)| (SCALE.middle_of(index) as f64 - mean).powi(2) * count as f64);
+        (squares.sum::<f64>() / self.count.max(1) as f64).sqrt()
     }
 
     /// The `q` quantile in nanoseconds: the smallest recorded value `v` such that at least
@@ -132,19 +178,19 @@ impl Histogram {
     /// more than the exact maximum: a quantile never flatters. `q` outside 0..=1 is taken as the
     /// nearer end.
     pub fn quantile(&self, q: f64) -> u64 {
-        let count = self.count();
-        if count == 0 {
-            return 0;
-        }
-        // Aimed at the middle of the rank, the crate's own rounding up cannot miss it.
-        let value = self.counts.value_at_quantile((rank_of_quantile(q, count) as f64 - 0.5) / count as f64);
-        value.clamp(self.min, self.max)
+        let rank = rank_of_quantile(q, self.count);
+        let mut reached = 0_u64;
+        let bucket = self.filled().find(|(_, count)| {
+            reached = reached.saturating_add(*count);
+            reached >= rank
+        });
+        bucket.map_or(0, |(index, _)| SCALE.highest_of(index).clamp(self.min, self.max))
     }
 
     /// Each non-empty bucket, ascending: the largest value that falls into it, in nanoseconds, and
     /// its count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.counts.iter_recorded().map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
+        self.filled().map(|(index, count)| (SCALE.highest_of(index), count))
     }
 
     /// The distribution as base64 of an HDR V2 (deflate) histogram in **microseconds**.
@@ -154,8 +200,8 @@ impl Histogram {
     /// what is below a microsecond is lost; counts are kept exactly.
     pub fn to_hdr_base64_us(&self) -> String {
         let mut exported = empty_us();
-        for (ns, n) in self.buckets() {
-            let middle = self.counts.median_equivalent(ns).clamp(self.min, self.max);
+        for (index, n) in self.filled() {
+            let middle = SCALE.middle_of(index).clamp(self.min, self.max);
             exported.saturating_record_n((middle + NS_PER_US / 2) / NS_PER_US, n);
         }
         let mut bytes = Vec::new();
@@ -191,9 +237,11 @@ impl Histogram {
         self.max = self.max.max(max);
     }
 
-    /// The counts themselves, by nanoseconds.
-    pub(crate) fn counts_ns(&self) -> &Hdr<u64> {
-        &self.counts
+    /// The same counts as a histogram of the crate that others read, by nanoseconds.
+    pub(crate) fn to_hdr_ns(&self) -> Hdr<u64> {
+        let mut exported = Hdr::new_with_bounds(1, NS_MAX, DIGITS).expect("the bounds are valid constants");
+        self.buckets().for_each(|(ns, count)| exported.saturating_record_n(ns, count));
+        exported
     }
 
     /// The figures of this distribution as they stand in the result document.
@@ -403,6 +451,22 @@ mod tests {
             let mut dense = of(&a);
             dense.merge(&of(&b));
             prop_assert_eq!(&dense, &all);
+        }
+
+        #[test]
+        fn counts_and_figures_are_those_of_the_crate_of_the_format(values in times(), q in 0.0_f64..=1.0, at in 0_u64..5000) {
+            let (ours, mut theirs) = (of(&values), Hdr::<u64>::new_with_bounds(1, NS_MAX, DIGITS).unwrap());
+            values.iter().for_each(|value| theirs.saturating_record((*value).min(NS_MAX)));
+            let recorded = theirs.iter_recorded().map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()));
+            prop_assert_eq!(ours.buckets().collect::<Vec<_>>(), recorded.collect::<Vec<_>>());
+            prop_assert_eq!(ours.to_hdr_ns(), theirs.clone());
+            prop_assert_eq!(ours.count_above(at), theirs.len() - theirs.count_between(0, at));
+            let (mean, stddev) = (theirs.mean(), theirs.stdev());
+            let differs = |ours: f64, theirs: f64| (ours - theirs).abs() > (mean + theirs) * 1e-9;
+            prop_assert!(!differs(ours.mean_of_middles(), mean) && !differs(ours.stddev(), stddev));
+            let aimed = (rank_of_quantile(q, theirs.len()) as f64 - 0.5) / theirs.len().max(1) as f64;
+            let quantile = if values.is_empty() { 0 } else { theirs.value_at_quantile(aimed).clamp(ours.min, ours.max) };
+            prop_assert_eq!(ours.quantile(q), quantile);
         }
 
         #[test]

@@ -24,6 +24,7 @@ pub mod histogram;
 pub mod interval;
 pub mod limit;
 pub mod outcome;
+mod scale;
 pub mod search;
 #[cfg(test)]
 mod simulation;

@@ -237,9 +237,12 @@ impl ClosedLoop {
     }
 
     fn next(&self) -> Option<Instant> {
-        let may_begin = |at: Instant| at < self.end && (at < self.start || self.left > 0);
-        let fronts = [self.beginning.front(), self.ready.front()];
-        fronts.into_iter().flatten().min().copied().filter(|&at| may_begin(at))
+        let at = match (self.beginning.front(), self.ready.front()) {
+            (None, None) => return None,
+            (Some(&at), None) | (None, Some(&at)) => at,
+            (Some(&beginning), Some(&ready)) => beginning.min(ready),
+        };
+        (at < self.end && (at < self.start || self.left > 0)).then_some(at)
     }
 
     fn pop(&mut self) {

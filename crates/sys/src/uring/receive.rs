@@ -54,8 +54,8 @@ impl Uring {
             if socket.new.take().is_some() {
                 // The owner may have all that it wants, and close.
                 self.undecided = Some(id);
-            } else {
-                // At once if the kernel has ended the series; a no-op while it goes on.
+            } else if !socket.armed {
+                // At once, since the kernel has ended the series.
                 self.arm_receive(id);
             }
             return Some(Completion::Received { socket: id });

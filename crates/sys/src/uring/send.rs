@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::files::Files;
 use super::ring::Uring;
-use super::socket::{Operation, Outgoing, State};
+use super::socket::{Operation, Outgoing, Socket, State};
 use crate::driver::Completion;
 use crate::socket::{self as sockets, Sending, Step};
 use crate::table::SocketId;
@@ -41,7 +41,8 @@ impl Uring {
             opcode::Send::new(socket.raw(), start, len)
         };
         let entry = entry.flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL | more).build();
-        self.submit(id, Operation::Send, entry);
+        socket.in_flight += 1;
+        self.push(entry.user_data(Operation::Send.token(id)));
         self.unsent.push(id);
     }
 
@@ -55,8 +56,8 @@ impl Uring {
         let Outgoing::Send(sending) = &mut socket.outgoing else { return };
         match sending.step(&socket.fd) {
             Ok(Step::Done) => {
-                let completion = self.on_sent(id);
-                self.done.push_back(completion);
+                on_sent(socket);
+                self.done.push_back(Completion::Sent { socket: id });
             }
             Ok(Step::More) => self.served.push(id),
             Ok(Step::Full) => {
@@ -67,15 +68,6 @@ impl Uring {
         }
     }
 
-    fn on_sent(&mut self, id: SocketId) -> Completion {
-        let socket = self.live_mut(id);
-        socket.outgoing = Outgoing::Nothing;
-        if socket.finish_after_send {
-            sockets::finish(&socket.fd);
-        }
-        Completion::Sent { socket: id }
-    }
-
     pub(super) fn on_send(&mut self, id: SocketId, result: i32) -> Option<Completion> {
         let socket = self.live_mut(id);
         let sending = socket.sending().expect("a send is under way");
@@ -83,7 +75,8 @@ impl Uring {
             Ok(sent) => {
                 sending.advance_head(sent);
                 if sending.head_left().is_empty() {
-                    return Some(self.on_sent(id));
+                    on_sent(socket);
+                    return Some(Completion::Sent { socket: id });
                 }
                 self.submit_send(id);
             }
@@ -105,5 +98,13 @@ impl Uring {
             Some(errno) if socket.armed => socket.broken = Some(errno),
             _ => self.fail(id, error),
         }
+    }
+}
+
+/// A send of a socket has ended.
+fn on_sent(socket: &mut Socket) {
+    socket.outgoing = Outgoing::Nothing;
+    if socket.finish_after_send {
+        sockets::finish(&socket.fd);
     }
 }
