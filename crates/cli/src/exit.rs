@@ -10,6 +10,9 @@ use thalweg_lab::target::TargetError;
 use thalweg_load::LoadError;
 use thalweg_measure::Verdict;
 
+use crate::style::{ERROR, REMARK};
+use crate::terminal;
+
 /// The exit codes; the README lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -79,9 +82,8 @@ impl Failure {
     }
 
     /// Prints the message and returns the exit code.
-    #[expect(clippy::print_stderr, reason = "the one place where errors are printed")]
     pub fn report(self) -> ExitCode {
-        eprintln!("thalweg: {}", self.message);
+        terminal::print_above(&format!("{ERROR}thalweg:{ERROR:#} {}", self.message));
         self.exit.into()
     }
 }
@@ -93,9 +95,8 @@ impl fmt::Display for Failure {
 }
 
 /// Prints a remark on stderr that the form of the output has no place for.
-#[expect(clippy::print_stderr, reason = "beside errors, the one thing that is said there")]
 pub fn remark(message: &str) {
-    eprintln!("thalweg: {message}");
+    terminal::print_above(&format!("{REMARK}thalweg:{REMARK:#} {message}"));
 }
 
 impl From<TargetError> for Failure {

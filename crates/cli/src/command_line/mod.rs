@@ -17,7 +17,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use crate::curl::{self, CurlLine};
 use crate::exit::Failure;
-use crate::options::{Command, Options};
+use crate::options::{ColorOption, Command, Options};
 
 /// Commands that take a line of curl.
 const COMMANDS_WITH_CURL: [&str; 4] = ["run", "find", "sweep", "compare"];
@@ -34,9 +34,12 @@ static ARGUMENTS: OnceLock<Vec<OsString>> = OnceLock::new();
 /// They are wrong, or ask for help; the text is printed, and this is the exit code.
 pub fn read() -> Result<Options, ExitCode> {
     let given: Vec<OsString> = std::env::args_os().collect();
+    // Errors, help among them, have colours, too.
+    let color = ColorOption::of_arguments(&given);
+    color.apply();
     let line = curl_line(&given).map_err(Failure::report)?;
     let arguments = line.as_ref().map_or_else(|| given.clone(), |(at, line)| with_url(&given, *at, line.url()));
-    let mut command = command();
+    let mut command = command().color(color.into());
     let read = command.try_get_matches_from_mut(&arguments).and_then(|matches| {
         let options = Options::from_arg_matches(&matches)?;
         Ok((options, matches))
