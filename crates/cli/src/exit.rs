@@ -10,6 +10,7 @@ use thalweg_lab::target::TargetError;
 use thalweg_load::LoadError;
 use thalweg_measure::Verdict;
 
+use crate::page;
 use crate::style::{ERROR, REMARK};
 use crate::terminal;
 
@@ -83,7 +84,10 @@ impl Failure {
 
     /// Prints the message and returns the exit code.
     pub fn report(self) -> ExitCode {
-        terminal::print_above(&format!("{ERROR}thalweg:{ERROR:#} {}", self.message));
+        let text = format!("{ERROR}thalweg:{ERROR:#} {}", self.message);
+        // A message of several lines is laid out already.
+        let columns = terminal::size_of_stderr().filter(|_| !self.message.contains('\n'));
+        terminal::print_above(&page::fitted(&text, columns.map(|[columns, _]| usize::from(columns))));
         self.exit.into()
     }
 }
@@ -96,7 +100,8 @@ impl fmt::Display for Failure {
 
 /// Prints a remark on stderr that the form of the output has no place for.
 pub fn remark(message: &str) {
-    terminal::print_above(&format!("{REMARK}thalweg:{REMARK:#} {message}"));
+    let columns = terminal::size_of_stderr().map(|[columns, _]| usize::from(columns));
+    terminal::print_above(&page::fitted(&format!("{REMARK}thalweg:{REMARK:#} {message}"), columns));
 }
 
 impl From<TargetError> for Failure {

@@ -11,15 +11,15 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
-use std::thread;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
+use std::{panic, thread};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Color as AnstyleColor, Style};
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use terminal_size::{Height, Width, terminal_size_of};
@@ -41,7 +41,7 @@ static DISPLAY: Mutex<Display> = Mutex::new(Display { shown: Shown::Nothing, is_
 /// The lines at the bottom of the terminal.
 struct Display {
     shown: Shown,
-    /// A signal to end has come: nothing is shown any more.
+    /// A signal to end, or a panic, has come: nothing is shown any more.
     is_over: bool,
     /// When a line was shown last.
     line_shown: Option<Instant>,
@@ -82,7 +82,7 @@ fn size_of(stream: impl std::os::fd::AsFd) -> [u16; 2] {
 
 /// Shows a frame in the place of what is shown. It is narrower than the terminal, and lower.
 pub fn show_frame(frame: &Buffer) {
-    restore_at_signals();
+    restore_at_ends();
     let mut display = display();
     if display.is_over || frame.area.is_empty() {
         return;
@@ -156,30 +156,51 @@ impl Display {
             Shown::Frame(_) => write(&format!("\r{ERASE_BELOW}{SHOW_CURSOR}")),
         }
     }
+
+    /// Takes the lines away for good.
+    fn give_up(&mut self) {
+        self.erase();
+        self.is_over = true;
+    }
 }
 
 /// Has the terminal restored as soon as a signal comes, whatever the command does then: a second
-/// signal may end it at once. A stopped command leaves the terminal as it was, too.
-fn restore_at_signals() {
+/// signal may end it at once. A stopped command leaves the terminal as it was, too, and so does a
+/// panic.
+fn restore_at_ends() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
+        restore_at_panics();
         // Without these the display is taken away at the end of the trial, as ever.
-        let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGTSTP]) else { return };
+        let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGQUIT, SIGTSTP]) else { return };
         let watch = move || {
             for signal in signals.forever() {
                 let mut display = display();
                 display.erase();
-                if signal == SIGTSTP {
-                    // The process stops in here, and what the shell prints stays above the next
-                    // drawing.
-                    let _ = emulate_default_handler(SIGTSTP);
-                } else {
-                    display.is_over = true;
+                display.is_over |= signal != SIGTSTP;
+                if matches!(signal, SIGQUIT | SIGTSTP) {
+                    // The process ends or stops in here, and what the shell prints stays above the
+                    // next drawing.
+                    let _ = emulate_default_handler(signal);
                 }
             }
         };
         let _ = thread::Builder::new().name("terminal".to_owned()).spawn(watch);
     });
+}
+
+/// Has the display taken away before a panic's message, on whatever thread.
+fn restore_at_panics() {
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |information| {
+        match DISPLAY.try_lock() {
+            Ok(mut display) => display.give_up(),
+            Err(TryLockError::Poisoned(display)) => display.into_inner().give_up(),
+            // Another thread draws or, while it draws, this one has panicked.
+            Err(TryLockError::WouldBlock) => write(&format!("\r{ERASE_BELOW}{SHOW_CURSOR}")),
+        }
+        report(information);
+    }));
 }
 
 /// The bytes that draw a frame: whole lines, and of a frame of the same size those that differ.

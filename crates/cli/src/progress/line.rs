@@ -39,7 +39,7 @@ pub fn line(view: &View) -> String {
 }
 
 /// One line on a trial of a search. `p99_bound` is the limit on that figure, if there is one.
-/// Without the reasons it fits 60 columns.
+/// Without the reasons it fits 60 columns, two of them for a margin.
 pub fn trial_line(trial: &Trial, p99_bound: Option<Duration>) -> String {
     let offered = trial.offered_rate.map_or_else(|| "full speed".to_owned(), display::rate);
     let verdict = if trial.is_judged() { trial_verdict(trial.verdict) } else { "" };
@@ -50,7 +50,7 @@ pub fn trial_line(trial: &Trial, p99_bound: Option<Duration>) -> String {
         Verdict::Pass | Verdict::Fail => trial.reasons.first().cloned().unwrap_or_default(),
     };
     let line = format!(
-        "{:<9} {offered:>10}  good {:>10}  p99 {:>8}  {verdict:<4}  {}",
+        "{:<9}{offered:>11} good {:>10}  p99 {:>7}  {verdict:<4}  {}",
         trial.phase,
         display::rate(trial.rates.good),
         display::time_within(trial.response_time_us.p99 * 1e3, p99_bound),
@@ -65,5 +65,31 @@ pub fn trial_verdict(verdict: Verdict) -> &'static str {
         Verdict::Pass => "pass",
         Verdict::Fail => "fail",
         Verdict::Invalid => "invalid",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::fixture;
+
+    #[test]
+    fn the_line_of_a_trial_fits_60_columns() {
+        let check = |phase: &str, rate: f64, p99_us: f64, expected: &str| {
+            let mut trial = Trial {
+                phase: phase.to_owned(),
+                offered_rate: Some(rate),
+                verdict: Verdict::Invalid,
+                ..fixture::trial()
+            };
+            trial.rates.good = rate;
+            trial.response_time_us.p99 = p99_us;
+            trial.reasons.clear();
+            let line = trial_line(&trial, None);
+            assert_eq!(line, expected);
+            assert!(line.chars().count() <= 58, "{line}");
+        };
+        check("bracket", 5.0, 953.0, "bracket       5.00/s good     5.00/s  p99  953 us  invalid");
+        check("overload", 2_990_000.0, 12_100.0, "overload 2,990,000/s good 2,990,000/s  p99 12.1 ms  invalid");
     }
 }
