@@ -116,8 +116,8 @@ pub fn give_out_failure(command: &str, failure: &Failure, options: &OutputOption
     }
 }
 
-/// The text of a result. Forms of pipelines name it by its label; text for people is made for so many
-/// columns, or has whole lines.
+/// The text of a result. Forms of pipelines name it by its label. Text for people is made for so
+/// many columns, or has whole lines.
 ///
 /// # Errors
 /// None but of the program itself.

@@ -8,7 +8,7 @@ mod errors;
 mod habits;
 mod overview;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
@@ -55,7 +55,7 @@ pub fn read() -> Result<Options, ExitCode> {
 /// All commands with their options, and the help of the top level.
 pub fn command() -> clap::Command {
     // A comparison has so many options of its own that a screen has no room for these.
-    let hidden = ["body", "urls", "limits", "check"];
+    let hidden = ["body", "urls", "limits", "check", "plain"];
     let hide = |command: clap::Command, name: &str| command.mut_arg(name, |argument| argument.hide_short_help(true));
     let command = Options::command().mut_subcommand("compare", |compare| hidden.into_iter().fold(compare, hide));
     // The other commands offer rates.
@@ -88,10 +88,21 @@ fn shown_arguments(arguments: impl Iterator<Item = String>) -> Vec<String> {
     shown
 }
 
+/// The name of the command. An option may stand before it: that of colours, with its value.
+fn command_name(arguments: &[OsString]) -> Option<&OsStr> {
+    let mut arguments = arguments.iter().skip(1).map(OsString::as_os_str);
+    let first = arguments.next()?;
+    match first.to_str() {
+        Some("--color") => arguments.nth(1),
+        Some(option) if option.starts_with("--color=") => arguments.next(),
+        _ => Some(first),
+    }
+}
+
 /// The line of curl among the arguments, and the place behind it.
 fn curl_line(arguments: &[OsString]) -> Result<Option<(usize, CurlLine)>, Failure> {
     let is_for_us =
-        arguments.get(1).and_then(|name| name.to_str()).is_some_and(|name| COMMANDS_WITH_CURL.contains(&name));
+        command_name(arguments).and_then(OsStr::to_str).is_some_and(|name| COMMANDS_WITH_CURL.contains(&name));
     if !is_for_us || arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
         return Ok(None);
     }
@@ -149,6 +160,10 @@ mod tests {
             assert_eq!(expanded, os(expected));
         };
         check(&["thalweg", "run", "--curl", "curl h"], &["thalweg", "run", "--curl", "curl h", "http://h"]);
+        check(
+            &["t", "--color", "never", "run", "--curl=curl h"],
+            &["t", "--color", "never", "run", "--curl=curl h", "http://h"],
+        );
         check(
             &["t", "compare", "--curl=curl h", "http://b/"],
             &["t", "compare", "--curl=curl h", "http://h", "http://b/"],

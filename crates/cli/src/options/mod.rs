@@ -66,8 +66,16 @@ pub struct Options {
     /// The command to run.
     #[command(subcommand)]
     pub command: Command,
-    /// Colours in what is printed
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", display_order = 1000)]
+    /// Colours: auto, always or never
+    // The top level has a short help alone, which long help of any of its options would change.
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        display_order = 1000,
+        hide_possible_values = true
+    )]
     pub color: ColorOption,
 }
 

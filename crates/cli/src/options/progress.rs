@@ -2,14 +2,16 @@
 
 use clap::{Args, ValueEnum};
 
+use super::headings::OUTPUT;
+
 /// Options of the progress.
 #[derive(Clone, Copy, Debug, Args)]
-#[command(next_help_heading = "Output")]
+#[command(next_help_heading = OUTPUT)]
 pub struct ProgressOptions {
     /// Progress of the command
-    #[arg(long, value_name = "FORM", default_value = "auto")]
+    #[arg(long, value_name = "FORM", default_value = "auto", hide_short_help = true)]
     pub progress: ProgressForm,
-    /// Short for --progress plain
+    /// Progress in one line, short for --progress plain
     #[arg(long, conflicts_with = "progress")]
     pub plain: bool,
 }

@@ -50,7 +50,7 @@ pub fn trial_line(trial: &Trial, p99_bound: Option<Duration>) -> String {
         Verdict::Pass | Verdict::Fail => trial.reasons.first().cloned().unwrap_or_default(),
     };
     let line = format!(
-        "{:<9}{offered:>11} good {:>10}  p99 {:>7}  {verdict:<4}  {}",
+        "{:<9}{offered:>11} good {:>10} p99 {:>7}  {verdict:<4}  {}",
         trial.phase,
         display::rate(trial.rates.good),
         display::time_within(trial.response_time_us.p99 * 1e3, p99_bound),
@@ -89,7 +89,7 @@ mod tests {
             assert_eq!(line, expected);
             assert!(line.chars().count() <= 58, "{line}");
         };
-        check("bracket", 5.0, 953.0, "bracket       5.00/s good     5.00/s  p99  953 us  invalid");
-        check("overload", 2_990_000.0, 12_100.0, "overload 2,990,000/s good 2,990,000/s  p99 12.1 ms  invalid");
+        check("bracket", 5.0, 953.0, "bracket       5.00/s good     5.00/s p99  953 us  invalid");
+        check("overload", 2_990_000.0, 12_100.0, "overload 2,990,000/s good 2,990,000/s p99 12.1 ms  invalid");
     }
 }

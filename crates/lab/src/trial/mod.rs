@@ -246,8 +246,8 @@ impl TestBed {
         Ok(TrialResult { figures, judgement, certain_after, disturbance, observation, trial })
     }
 
-    /// Follows a run to its end, and shows it to the watcher. Stops it if the watcher wants that, and
-    /// when FAIL is certain; returns whether it is.
+    /// Follows a run to its end, and shows it to the watcher. Stops it if the watcher wants that,
+    /// and when FAIL is certain; returns whether it is.
     fn follow(
         &self,
         running: &Running,
