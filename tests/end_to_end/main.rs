@@ -20,6 +20,7 @@
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`disk`] | the benchmark of a file system, its folders, a full disk |
 //! | [`doctor`] | settings of the host: examined, changed, put back |
+//! | [`live_view`] | the live view on a pseudo terminal, colours, widths; the stream of intervals |
 //! | [`store`], [`sweep`] | the run store, reports and bundles; rates from low to high |
 //! | [`suite`] | the suites of the source documents |
 //! | [`listings`], [`changes`] | folders without an index, in a browser too; changes of files that the kernel reports |
@@ -86,6 +87,7 @@ mod interoperation;
 mod interrupt;
 mod kill;
 mod listings;
+mod live_view;
 mod load_http2;
 mod log_sessions;
 mod machine;

@@ -23,7 +23,7 @@ use crate::load_options;
 use crate::options::{CompareOptions, RoundsOption};
 use crate::output;
 use crate::preflight;
-use crate::progress::Line;
+use crate::progress::{Progress, Task};
 use crate::requests;
 use crate::stored_run::StoredRun;
 
@@ -88,11 +88,14 @@ pub fn compare(options: &CompareOptions) -> Result<ExitCode, Failure> {
         started: jiff::Timestamp::now(),
     };
     let findings = preflight::examine_for_search(&a.base, &a.target);
-    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true, &settings.limits);
+    let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
+    let (target, limits) = (invocation.target.clone(), settings.limits.clone());
+    let task = Task { command: "compare", target, limits, has_trials: true, goal: None };
+    let mut progress = Progress::new(interrupt, &options.output.progress, task);
     let test_bed = TestBed::new(a.target.clone(), settings.limits.clone());
     let mut stored = StoredRun::begin(&invocation, &test_bed, &a.base, &options.output.store);
-    let compared = compare::compare(&settings, &mut stored.watching(&mut line));
-    line.clear();
+    let compared = compare::compare(&settings, &mut stored.watching(&mut progress));
+    progress.clear();
     let compared = compared?;
     let measurement = Measurement {
         compare: Some(compared.compare),

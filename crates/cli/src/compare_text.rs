@@ -5,8 +5,10 @@ use std::fmt::Write;
 use thalweg_lab::document::{Compare, Document, MetricComparison, ScaleLevel, ScaleResult};
 use thalweg_units::display;
 
+use crate::table::{Align, Table};
+
 /// Writes the text: the answer first, then what it rests on.
-pub fn write(out: &mut String, document: &Document, compare: &Compare) -> std::fmt::Result {
+pub fn write(out: &mut String, document: &Document, compare: &Compare, columns: Option<usize>) -> std::fmt::Result {
     writeln!(out, "{}", compare.sentence)?;
     for reason in document.reasons.iter().filter(|reason| **reason != compare.sentence) {
         writeln!(out, "{reason}")?;
@@ -16,15 +18,27 @@ pub fn write(out: &mut String, document: &Document, compare: &Compare) -> std::f
         let command = side.command.as_ref().map_or_else(String::new, |command| format!("  ({command})"));
         writeln!(out, "  {}  {}{command}", side.name, side.target)?;
     }
-    writeln!(out, "\n  {:<24}{:>12}{:>12}{:>9}  {:<18}{:>10}", "", "A", "B", "B / A", "95 % interval", "would see")?;
-    for metric in &compare.metrics {
-        row(out, metric)?;
-    }
+    writeln!(out)?;
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("A", Align::Right),
+        ("B", Align::Right),
+        ("B / A", Align::Right),
+        ("95 % interval", Align::Left),
+        ("would see", Align::Right),
+    ]);
+    compare.metrics.iter().for_each(|metric| table.push(row(metric)));
+    table.write(out, 2, columns)?;
     if let Some(scale) = &compare.scale {
         writeln!(out)?;
-        for level in &scale.levels {
-            self::level(out, scale, level, &compare.metrics[0].unit)?;
-        }
+        let mut table = Table::new(&[
+            ("", Align::Left),
+            (compare.metrics[0].metric.as_str(), Align::Right),
+            ("speedup", Align::Right),
+            ("95 % interval", Align::Left),
+        ]);
+        scale.levels.iter().for_each(|level| table.push(self::level(scale, level, &compare.metrics[0].unit)));
+        table.write(out, 2, columns)?;
         if let Some(law) = &scale.universal {
             writeln!(
                 out,
@@ -42,23 +56,22 @@ pub fn write(out: &mut String, document: &Document, compare: &Compare) -> std::f
     Ok(())
 }
 
-fn row(out: &mut String, metric: &MetricComparison) -> std::fmt::Result {
+fn row(metric: &MetricComparison) -> [String; 6] {
     let dash = || "-".to_owned();
     let [a, b] = [metric.a, metric.b].map(|value| value.map_or_else(dash, |value| quantity(value, &metric.unit)));
     let ratio = metric.effect.map_or_else(dash, |effect| format!("{effect:.4}"));
     let interval = metric.interval95.map_or_else(dash, |[low, high]| format!("{low:.4} to {high:.4}"));
     let smallest = metric.smallest_detectable.map_or_else(dash, display::percent);
     let primary = if metric.primary { "*" } else { "" };
-    let name = format!("{}{primary}", metric.metric);
-    writeln!(out, "  {name:<24}{a:>12}{b:>12}{ratio:>9}  {interval:<18}{smallest:>10}")
+    [format!("{}{primary}", metric.metric), a, b, ratio, interval, smallest]
 }
 
-fn level(out: &mut String, scale: &ScaleResult, level: &ScaleLevel, unit: &str) -> std::fmt::Result {
+fn level(scale: &ScaleResult, level: &ScaleLevel, unit: &str) -> [String; 4] {
     let name = format!("{} {}", level.n, scale.parameter);
     let value = level.value.map_or_else(|| "-".to_owned(), |value| quantity(value, unit));
     let speedup = level.speedup.map_or_else(|| "-".to_owned(), |speedup| format!("{speedup:.3}"));
     let interval = level.speedup95.map_or_else(String::new, |[low, high]| format!("{low:.3} to {high:.3}"));
-    writeln!(out, "  {name:<24}{:>12}{value:>12}{speedup:>9}  {interval}", "")
+    [name, value, speedup, interval]
 }
 
 fn in_percent(share: f64, interval: Option<[f64; 2]>) -> String {

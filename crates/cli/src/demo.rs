@@ -30,11 +30,12 @@ use thalweg_wire::Version;
 use crate::client_tls;
 use crate::exit::{Exit, Failure, remark};
 use crate::interrupt::Interrupt;
-use crate::options::{ClientTlsOptions, DemoOptions, DriverOption};
+use crate::options::{ClientTlsOptions, DemoOptions, DriverOption, ProgressOptions};
 use crate::output;
 use crate::preflight;
-use crate::progress::Line;
+use crate::progress::{Progress, SearchGoal, Task};
 use crate::stored_run;
+use crate::terminal;
 use crate::text;
 
 /// The files that the demo serves, in number and size those of the small-file test of the
@@ -49,6 +50,8 @@ const LIMIT: &str = "p99<10ms";
 const WHOLE: Duration = Duration::from_secs(57);
 /// The trials of a search may take this much of it; calibration and diagnosis come on top.
 const SEARCH_BUDGET: Duration = Duration::from_secs(24);
+/// Width of the capacity's interval at which the search ends.
+const WIDTH: f64 = 0.05;
 /// A search that other programs have spoiled is repeated, if it can end within this time.
 const SEARCHED_BY: Duration = Duration::from_secs(36);
 /// The least time for another search.
@@ -85,7 +88,10 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
          {load_cpu}\n\n",
         server.url
     ))?;
-    let mut line = Line::new(interrupt.clone(), true, &[limit()]);
+    let goal = SearchGoal { width: WIDTH, budget: SEARCH_BUDGET };
+    let (target, limits) = (server.url.clone(), vec![limit()]);
+    let task = Task { command: "demo", target, limits, has_trials: true, goal: Some(goal) };
+    let mut progress = Progress::new(interrupt.clone(), &ProgressOptions::default(), task);
     let base = |server: &ServerProcess| -> Result<(Target, Plan), Failure> {
         let target = Target::resolve(&server.url, None)?;
         let plan = plan(&target, &paths, load_cpu, options)?;
@@ -95,7 +101,7 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
     target.reach(Duration::from_secs(5), &[])?;
     let mut budget = SEARCH_BUDGET;
     let mut document = loop {
-        let found = find(&server, target.clone(), found_plan.clone(), budget, &mut line);
+        let found = find(&server, target.clone(), found_plan.clone(), budget, &mut progress);
         let left = SEARCHED_BY.saturating_sub(begun.elapsed());
         if !is_spoiled(&found) || left < SEARCH_MIN || interrupt.is_wanted() {
             break found?;
@@ -103,7 +109,7 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
         remark("other programs have spoiled the search; it is made again");
         budget = left.mul_f64(0.7);
     };
-    output::print(&text::of(&document))?;
+    output::print_text(&text::of(&document, terminal::columns_of_stdout()))?;
 
     let left = WHOLE.saturating_sub(begun.elapsed());
     if left >= COMPARISON_MIN {
@@ -113,7 +119,7 @@ pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
         let other_plan = Plan { calls: other.calls, ..other_plan };
         output::print(&format!("\ncomparing {difference}, for at most {} s\n\n", left.as_secs()))?;
         let sides = [(target, found_plan), (other_target, other_plan)];
-        document.compare = compared(sides, &difference, left, &document, &mut line)?;
+        document.compare = compared(sides, &difference, left, &document, &mut progress)?;
         if let (Some(find), Some(compare)) = (&mut document.find, &document.compare) {
             find.notes.push(format!("comparing {difference}: {}", compare.sentence));
         }
@@ -179,7 +185,7 @@ fn find(
     target: Target,
     base: Plan,
     budget: Duration,
-    line: &mut Line,
+    progress: &mut Progress,
 ) -> Result<Document, SearchError> {
     let findings = preflight::examine_for_search(&base, &target);
     let settings = SearchSettings {
@@ -187,7 +193,7 @@ fn find(
         lowest_rate: 100.0,
         initial_trial: Duration::from_millis(500),
         final_trial: Duration::from_secs(3),
-        width: 0.05,
+        width: WIDTH,
         budget,
         recovery: Duration::from_secs(8),
         overload: true,
@@ -195,8 +201,8 @@ fn find(
     };
     let invocation = invocation(Kind::Find, server.url.clone());
     let test_bed = TestBed::new(target, vec![limit()]);
-    let found = search::find(&test_bed, &settings, line);
-    line.clear();
+    let found = search::find(&test_bed, &settings, progress);
+    progress.clear();
     let found = found?;
     let measurement =
         Measurement { find: Some(found.find), ..Measurement::new(found.verdict, found.reasons, found.trials) };
@@ -242,7 +248,7 @@ fn compared(
     difference: &str,
     left: Duration,
     found: &Document,
-    line: &mut Line,
+    progress: &mut Progress,
 ) -> Result<Option<Compare>, Failure> {
     let side = |name: &str, (target, base): (Target, Plan)| {
         let parameter = Parameter { name: "THALWEG_SIDE", placeholder: "{side}", value: name.to_owned() };
@@ -265,8 +271,8 @@ fn compared(
         limits: Vec::new(),
         seed: 1,
     };
-    let comparison = compare::compare(&settings, line);
-    line.clear();
+    let comparison = compare::compare(&settings, progress);
+    progress.clear();
     let comparison = match comparison {
         Ok(comparison) => comparison,
         Err(error) => {
@@ -285,7 +291,7 @@ fn compared(
         reasons: comparison.reasons,
         ..found.clone()
     };
-    output::print(&text::of(&shown))?;
+    output::print_text(&text::of(&shown, terminal::columns_of_stdout()))?;
     Ok(Some(compare))
 }
 

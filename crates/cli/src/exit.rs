@@ -10,6 +10,10 @@ use thalweg_lab::target::TargetError;
 use thalweg_load::LoadError;
 use thalweg_measure::Verdict;
 
+use crate::page;
+use crate::style::{ERROR, REMARK};
+use crate::terminal;
+
 /// The exit codes; the README lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -79,9 +83,11 @@ impl Failure {
     }
 
     /// Prints the message and returns the exit code.
-    #[expect(clippy::print_stderr, reason = "the one place where errors are printed")]
     pub fn report(self) -> ExitCode {
-        eprintln!("thalweg: {}", self.message);
+        let text = format!("{ERROR}thalweg:{ERROR:#} {}", self.message);
+        // A message of several lines is laid out already.
+        let columns = terminal::size_of_stderr().filter(|_| !self.message.contains('\n'));
+        terminal::print_above(&page::fitted(&text, columns.map(|[columns, _]| usize::from(columns))));
         self.exit.into()
     }
 }
@@ -93,9 +99,9 @@ impl fmt::Display for Failure {
 }
 
 /// Prints a remark on stderr that the form of the output has no place for.
-#[expect(clippy::print_stderr, reason = "beside errors, the one thing that is said there")]
 pub fn remark(message: &str) {
-    eprintln!("thalweg: {message}");
+    let columns = terminal::size_of_stderr().map(|[columns, _]| usize::from(columns));
+    terminal::print_above(&page::fitted(&format!("{REMARK}thalweg:{REMARK:#} {message}"), columns));
 }
 
 impl From<TargetError> for Failure {

@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use thalweg_lab::file::write_whole;
 use thalweg_trees::{Difference, Progress, Tree, TreeError, TreeSettings, Verified};
 use thalweg_units::display;
 
+use crate::byte_progress::ByteProgress;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::options::FilesOptions;
@@ -46,23 +46,18 @@ pub fn files(options: &FilesOptions) -> Result<ExitCode, Failure> {
 /// Writes the tree, or compares the directory with it.
 fn carry_out(tree: &Tree, options: &FilesOptions) -> Result<Option<Verified>, Failure> {
     let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
-    // It draws nothing if stderr is no terminal.
-    let bar = ProgressBar::new(tree.bytes());
-    let template = "{spinner} {msg} {decimal_bytes} of {decimal_total_bytes}, {decimal_bytes_per_sec}, {eta} left";
-    bar.set_style(ProgressStyle::with_template(template).expect("a valid template"));
+    let shown = ByteProgress::begin(if options.verify { "comparing" } else { "writing" }, tree.bytes());
     let mut on_progress = |progress: Progress| {
-        bar.set_position(progress.bytes);
+        shown.show(progress.bytes);
         if interrupt.is_wanted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let directory = &options.directory;
     let result = if options.verify {
-        bar.set_message("comparing");
         tree.verify(directory, &mut on_progress).map(Some)
     } else {
-        bar.set_message("writing");
         tree.write(directory, &mut on_progress).map(|_| None)
     };
-    bar.finish_and_clear();
+    drop(shown);
     result.map_err(|error| explain(error, directory, options.verify))
 }
 

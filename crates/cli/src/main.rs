@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod byte_progress;
 mod client_tls;
 mod command_line;
 mod compare;
@@ -27,6 +28,7 @@ mod manual;
 mod observe;
 mod options;
 mod output;
+mod page;
 mod pipelines;
 mod preflight;
 mod progress;
@@ -41,10 +43,13 @@ mod serve;
 mod sessions;
 mod standard_input;
 mod stored_run;
+mod style;
 mod suite;
 mod suite_table;
 mod suite_text;
 mod sweep;
+mod table;
+mod terminal;
 mod text;
 mod yardstick;
 
@@ -57,6 +62,7 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(code) => return code,
     };
+    options.color.apply();
     let ended = match &options.command {
         Command::Run(options) => run::run(options),
         Command::Find(options) => find::find(options),

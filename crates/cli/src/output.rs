@@ -13,9 +13,11 @@ use thalweg_measure::Verdict;
 use crate::command_line;
 use crate::exit::{Exit, Failure, remark};
 use crate::format;
-use crate::options::{Format, OutputOptions};
+use crate::options::{Format, OutputOptions, ProgressForm};
 use crate::pipelines;
+use crate::progress::result_line;
 use crate::stored_run;
+use crate::terminal;
 use crate::text;
 
 /// The command line without credentials and secrets, as results show it.
@@ -28,6 +30,11 @@ pub fn command_line() -> Vec<String> {
 /// # Errors
 /// A folder does not exist or cannot be written to, or a name is that of a folder.
 pub fn check(options: &OutputOptions) -> Result<(), Failure> {
+    if options.progress.form() == ProgressForm::Json && options.form() != Format::Json {
+        return Err(Failure::usage(
+            "--progress json needs --json: its lines are on stdout, and the last of them is the result",
+        ));
+    }
     options.out.as_deref().map_or(Ok(()), check_report_path)?;
     options.report_junit.as_deref().map_or(Ok(()), |path| check_path("JUnit report", path))?;
     options.hdr.as_deref().map_or(Ok(()), |path| check_path("histogram log", path))
@@ -70,9 +77,13 @@ fn folder_of(path: &Path) -> &Path {
 /// # Errors
 /// A file or stdout cannot be written to.
 pub fn give_out(document: &Document, options: &OutputOptions) -> Result<ExitCode, Failure> {
-    let form = if options.json { Format::Json } else { options.format };
+    let form = options.form();
     let labelled = (options.store.label.as_deref(), document);
-    let printed = print(&in_form(labelled, form)?);
+    let printed = match form {
+        Format::Json if options.progress.form() == ProgressForm::Json => print(&result_line(document)),
+        Format::Text => print_text(&text::of(document, terminal::columns_of_stdout())),
+        _ => print(&in_form(labelled, form, None)?),
+    };
     // The result comes first, and neither hangs on the other.
     stored_run::store(document, &options.store);
     printed?;
@@ -105,14 +116,15 @@ pub fn give_out_failure(command: &str, failure: &Failure, options: &OutputOption
     }
 }
 
-/// The text of a result. Forms of pipelines name it by its label.
+/// The text of a result. Forms of pipelines name it by its label. Text for people is made for so
+/// many columns, or has whole lines.
 ///
 /// # Errors
 /// None but of the program itself.
-pub fn in_form(result: report::Labelled<'_>, form: Format) -> Result<String, Failure> {
+pub fn in_form(result: report::Labelled<'_>, form: Format, columns: Option<usize>) -> Result<String, Failure> {
     let (_, document) = result;
     Ok(match form {
-        Format::Text => text::of(document),
+        Format::Text => text::of(document, columns),
         Format::Json => to_json(document)?,
         Format::Tsv => format::tsv(document),
         Format::Csv => format::csv(document),
@@ -170,7 +182,21 @@ fn to_json(document: &Document) -> Result<String, Failure> {
 /// # Errors
 /// stdout cannot be written to, for example because it is a file on a full disk.
 pub fn print(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
+    print_to(&mut io::stdout().lock(), text)
+}
+
+/// The same of a text that may have styles. They are left out where they do not belong: in a file
+/// or a pipe, and where the user wants none.
+///
+/// # Errors
+/// As for [`print`].
+pub fn print_text(text: &str) -> Result<(), Failure> {
+    print_to(&mut anstream::stdout().lock(), text)
+}
+
+fn print_to(stdout: &mut impl Write, text: &str) -> Result<(), Failure> {
+    // The display would be in its way.
+    terminal::clear();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::unreachable(format!("cannot write the result to stdout: {error}")))

@@ -19,7 +19,7 @@ use crate::log_file;
 use crate::options::{ReplayOptions, RequestOptions};
 use crate::output;
 use crate::preflight;
-use crate::progress::Line;
+use crate::progress::{Progress, Task};
 use crate::requests;
 use crate::standard_input;
 use crate::stored_run::StoredRun;
@@ -67,10 +67,13 @@ pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     length::announce(&plan);
 
     let test_bed = TestBed::new(target, load.limits.clone());
-    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &test_bed.limits);
+    let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
+    let (target, limits) = (test_bed.target.shown.clone(), test_bed.limits.clone());
+    let task = Task { command: "replay", target, limits, ..Task::default() };
+    let mut progress = Progress::new(interrupt, &options.output.progress, task);
     let mut stored = StoredRun::begin(&invocation, &test_bed, &plan, &options.output.store);
-    let made = test_bed.trial(&TrialRequest::new("replay", plan.clone()), &mut stored.watching(&mut line));
-    line.clear();
+    let made = test_bed.trial(&TrialRequest::new("replay", plan.clone()), &mut stored.watching(&mut progress));
+    progress.clear();
     let trial = made?.trial;
     let document = result::document(&invocation, &test_bed, &plan, Measurement::of(trial)).with_findings(findings);
     output::give_out(&Document { log: Some(log.into()), ..document }, &options.output)

@@ -1,16 +1,20 @@
 //! `thalweg runs`: the stored runs.
 
-use std::fmt::Write;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use thalweg_measure::Verdict;
 use thalweg_store::{Filter, RunRecord, Store, StoreError};
 use thalweg_units::display;
 
 use crate::exit::{Exit, Failure};
+use crate::format;
 use crate::options::{RunsOptions, StorePlace};
 use crate::output;
 use crate::stored_run::store_path;
+use crate::style;
+use crate::table::{Align, Table};
+use crate::terminal;
 
 /// Runs the command.
 ///
@@ -36,7 +40,7 @@ pub fn runs(options: &RunsOptions) -> Result<ExitCode, Failure> {
     } else if runs.is_empty() {
         output::print("no runs are stored\n")?;
     } else {
-        output::print(&table(&runs))?;
+        output::print_text(&table(&runs, terminal::columns_of_stdout()))?;
     }
     Ok(Exit::Met.into())
 }
@@ -84,31 +88,36 @@ fn entry(run: &RunRecord) -> Value {
     })
 }
 
-fn table(runs: &[RunRecord]) -> String {
+fn table(runs: &[RunRecord], columns: Option<usize>) -> String {
     let capacity = |run: &RunRecord| run.capacity.map_or_else(|| "-".to_owned(), display::rate);
     // To the second: milliseconds are in the id.
     let started = |run: &RunRecord| run.started.get(..19).unwrap_or(&run.started).replace('T', " ");
-    let mut rows =
-        vec![["ID", "STARTED (UTC)", "KIND", "STATE", "VERDICT", "CAPACITY", "LABEL", "TARGET"].map(str::to_owned)];
-    rows.extend(runs.iter().map(|run| {
-        let verdict = run.verdict.clone().unwrap_or_else(|| "-".to_owned());
+    let names = ["ID", "STARTED (UTC)", "KIND", "STATE", "VERDICT", "CAPACITY", "LABEL", "TARGET"];
+    let mut table = Table::new(&names.map(|name| (name, Align::Left)));
+    for run in runs {
+        let verdict = run.verdict.as_deref().map_or_else(|| "-".to_owned(), styled_verdict);
         let label = run.label.clone().unwrap_or_else(|| "-".to_owned());
         let state = run.state.name().to_owned();
-        [run.id.clone(), started(run), run.kind.clone(), state, verdict, capacity(run), label, run.target.clone()]
-    }));
-    let mut widths = [0; 8];
-    for row in &rows {
-        widths.iter_mut().zip(row).for_each(|(width, cell)| *width = (*width).max(cell.chars().count()));
+        table.push([
+            run.id.clone(),
+            started(run),
+            run.kind.clone(),
+            state,
+            verdict,
+            capacity(run),
+            label,
+            run.target.clone(),
+        ]);
     }
     let mut text = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(widths) {
-            // Writing to a string cannot fail.
-            let _ = write!(line, "{cell:<width$}  ");
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
+    // Writing to a string cannot fail.
+    let _ = table.write(&mut text, 0, columns);
     text
+}
+
+/// A verdict's name in the verdict's style.
+fn styled_verdict(name: &str) -> String {
+    let verdicts = [Verdict::Pass, Verdict::Fail, Verdict::Invalid];
+    let known = verdicts.into_iter().find(|verdict| format::verdict_name(*verdict) == name);
+    known.map_or_else(|| name.to_owned(), |verdict| style::styled(name, style::of(verdict)))
 }

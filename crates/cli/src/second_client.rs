@@ -15,8 +15,8 @@ use thalweg_measure::Limit;
 use crate::command_line;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
-use crate::options::NamedUrl;
-use crate::progress::Line;
+use crate::options::{NamedUrl, ProgressOptions};
+use crate::progress::{Progress, Task};
 use crate::standard_input;
 
 /// The command that [`offer`] belongs to, without the targets that are not meant; `None` where this
@@ -45,9 +45,9 @@ pub fn offer(share: &ClientShare, base: Plan, target: Target, limits: Vec<Limit>
         ..base
     };
     let test_bed = TestBed::new(target, limits);
-    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, false, &test_bed.limits);
-    let trial = test_bed.trial(&TrialRequest::new("run", plan), &mut line);
-    line.clear();
+    let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
+    let mut progress = Progress::new(interrupt, &ProgressOptions::NONE, Task::default());
+    let trial = test_bed.trial(&TrialRequest::new("run", plan), &mut progress);
     let trial = serde_json::to_vec(&trial?.trial).map_err(|error| Failure::unreachable(error.to_string()))?;
     io::stdout().write_all(&trial).map_err(|error| Failure::unreachable(error.to_string()))?;
     Ok(ExitCode::SUCCESS)

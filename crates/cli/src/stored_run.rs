@@ -11,13 +11,13 @@ use thalweg_lab::report;
 use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::trial::{TestBed, Watcher};
 use thalweg_load::{Plan, Snapshot};
-use thalweg_measure::Verdict;
+use thalweg_measure::{Interval, Verdict};
 use thalweg_store::{FinishedRun, NewRun, Store, StoreError, default_path};
 
 use crate::exit::remark;
 use crate::format;
 use crate::options::{StoreOptions, StorePath, StorePlace};
-use crate::progress::Line;
+use crate::progress::Progress;
 
 /// The reason of a document that was left without an end.
 const UNFINISHED: &str = "the command did not come to its end: its process was killed, or the host went down";
@@ -68,9 +68,9 @@ impl StoredRun {
         }
     }
 
-    /// An observer of trials that draws on `line` and stores each trial.
-    pub fn watching<'a>(&'a mut self, line: &'a mut Line) -> StoringWatcher<'a> {
-        StoringWatcher { run: self, line }
+    /// An observer of trials that shows their progress and stores each trial.
+    pub fn watching<'a>(&'a mut self, progress: &'a mut Progress) -> StoringWatcher<'a> {
+        StoringWatcher { run: self, progress }
     }
 }
 
@@ -120,36 +120,48 @@ fn json(document: &Document) -> String {
     serde_json::to_string(document).expect("documents have nothing that JSON lacks")
 }
 
-/// Draws progress and stores trials.
+/// Shows progress and stores trials.
 #[derive(Debug)]
 pub struct StoringWatcher<'a> {
     run: &'a mut StoredRun,
-    line: &'a mut Line,
+    progress: &'a mut Progress,
 }
 
 impl Watcher for StoringWatcher<'_> {
     fn on_trial(&mut self, phase: &str, plan: &Plan) {
-        self.line.on_trial(phase, plan);
+        self.progress.on_trial(phase, plan);
     }
 
     fn on_progress(&mut self, snapshot: Snapshot, elapsed: Duration) {
-        self.line.on_progress(snapshot, elapsed);
+        self.progress.on_progress(snapshot, elapsed);
+    }
+
+    fn wants_intervals(&self) -> bool {
+        self.progress.wants_intervals()
+    }
+
+    fn on_interval(&mut self, interval: &Interval) {
+        self.progress.on_interval(interval);
+    }
+
+    fn on_estimate(&mut self, interval95: [f64; 2]) {
+        self.progress.on_estimate(interval95);
     }
 
     fn on_pause(&mut self, failed_probes: u32, elapsed: Duration, patience: Duration) {
-        self.line.on_pause(failed_probes, elapsed, patience);
+        self.progress.on_pause(failed_probes, elapsed, patience);
     }
 
     fn on_warning(&mut self, warning: &str) {
-        self.line.on_warning(warning);
+        self.progress.on_warning(warning);
     }
 
     fn on_judged(&mut self, trial: &Trial) {
-        self.line.on_judged(trial);
+        self.progress.on_judged(trial);
         self.run.add_trial(trial);
     }
 
     fn wants_stop(&self) -> bool {
-        self.line.wants_stop()
+        self.progress.wants_stop()
     }
 }

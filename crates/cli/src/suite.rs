@@ -22,7 +22,7 @@ use crate::load_options::{cpus, ensure_driver};
 use crate::options::{SuiteCommand, SuiteOptions, SuiteOriginOptions};
 use crate::output;
 use crate::preflight;
-use crate::progress::Line;
+use crate::progress::{Progress, Task};
 use crate::stored_run::StoredRun;
 use crate::suite_table::suite_table;
 
@@ -76,10 +76,13 @@ fn one(name: SuiteName, url: &str, options: &SuiteOptions) -> Result<ExitCode, F
     let findings = preflight::examine_for_search(&plan, &target);
 
     let test_bed = TestBed::new(target, Vec::new());
-    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true, &[]);
+    let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
+    let target = test_bed.target.shown.clone();
+    let task = Task { command: "suite", target, has_trials: true, ..Task::default() };
+    let mut progress = Progress::new(interrupt, &options.output.progress, task);
     let mut stored = StoredRun::begin(&invocation, &test_bed, &plan, &options.output.store);
-    let measured = suite::run(name, &test_bed, &settings, &mut stored.watching(&mut line));
-    line.clear();
+    let measured = suite::run(name, &test_bed, &settings, &mut stored.watching(&mut progress));
+    progress.clear();
     let measurement = Measurement::of_suite(measured?);
     let document = result::document(&invocation, &test_bed, &plan, measurement).with_findings(findings);
     output::give_out(&document, &options.output)

@@ -5,10 +5,14 @@ use std::fmt::{self, Write};
 use thalweg_lab::document::{Document, Figure};
 use thalweg_lab::suite::{Measured, reference};
 
+use crate::style;
+use crate::table::{Align, Table};
+
 /// Writes figures, curves, choices and reasons, as far as there are some.
-pub fn write(out: &mut String, document: &Document, measured: &Measured) -> fmt::Result {
+pub fn write(out: &mut String, document: &Document, measured: &Measured, columns: Option<usize>) -> fmt::Result {
     let title = measured.suite.title();
     let verdict = format!("{:?}", measured.verdict).to_uppercase();
+    let verdict = style::styled(&verdict, style::of(measured.verdict));
     writeln!(out, "{verdict}  {title}, {}", document.plan.target)?;
     for reason in &measured.reasons {
         writeln!(out, "  {reason}")?;
@@ -27,7 +31,7 @@ pub fn write(out: &mut String, document: &Document, measured: &Measured) -> fmt:
             }
         }
     }
-    documented(out, measured)?;
+    documented(out, measured, columns)?;
     writeln!(out, "\n  rules and choices")?;
     measured.choices.iter().try_for_each(|choice| writeln!(out, "  * {choice}"))
 }
@@ -38,20 +42,14 @@ fn interval(figure: &Figure) -> String {
 }
 
 /// The figures of the source document.
-fn documented(out: &mut String, measured: &Measured) -> fmt::Result {
+fn documented(out: &mut String, measured: &Measured, columns: Option<usize>) -> fmt::Result {
     let Some(reference) = reference(measured.suite) else { return Ok(()) };
     writeln!(out, "\n  {}", reference.source)?;
-    write!(out, "  {:<24}", "")?;
-    reference.columns.iter().try_for_each(|column| write!(out, "  {column:>14}"))?;
-    writeln!(out)?;
+    let names = reference.columns.iter().map(|column| (*column, Align::Right));
+    let mut table = Table::new(&std::iter::once(("", Align::Left)).chain(names).collect::<Vec<_>>());
     for (name, cells) in reference.rows {
         let title = measured.figure(name).map_or(*name, |figure| &figure.title);
-        write!(out, "  {title:<24}")?;
-        let columns = reference.columns.iter().zip(*cells);
-        columns
-            .into_iter()
-            .try_for_each(|(column, cell)| write!(out, "  {cell:>width$}", width = column.len().max(14)))?;
-        writeln!(out)?;
+        table.push(std::iter::once(title).chain(cells.iter().copied()).map(str::to_owned));
     }
-    Ok(())
+    table.write(out, 2, columns)
 }

@@ -18,7 +18,7 @@ use crate::load_options;
 use crate::options::SweepOptions;
 use crate::output;
 use crate::preflight;
-use crate::progress::Line;
+use crate::progress::{Progress, Task};
 use crate::requests;
 use crate::stored_run::StoredRun;
 
@@ -67,10 +67,13 @@ pub fn sweep(options: &SweepOptions) -> Result<ExitCode, Failure> {
     }
     let findings = preflight::examine(&first.base, target);
 
-    let mut line = Line::new(Interrupt::listen().map_err(Failure::unreachable)?, true, &first.test_bed.limits);
+    let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
+    let (target, limits) = (invocation.target.clone(), first.test_bed.limits.clone());
+    let task = Task { command: "sweep", target, limits, has_trials: true, goal: None };
+    let mut progress = Progress::new(interrupt, &options.output.progress, task);
     let mut stored = StoredRun::begin(&invocation, &first.test_bed, &first.base, &options.output.store);
-    let swept = carry_out(&settings, &mut stored.watching(&mut line));
-    line.clear();
+    let swept = carry_out(&settings, &mut stored.watching(&mut progress));
+    progress.clear();
     let swept = swept?;
     if swept.trials.is_empty() {
         return Err(Failure::unreachable("interrupted before the end of the first trial"));

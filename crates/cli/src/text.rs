@@ -1,4 +1,7 @@
-//! A result as text for a terminal.
+//! A result as text for people.
+//!
+//! Lines are as long as their statements; `page` breaks those that are longer than a terminal is
+//! wide. Verdicts have styles, which printing removes where they do not belong.
 
 use std::fmt::Write;
 
@@ -9,31 +12,50 @@ use thalweg_measure::{Summary, Verdict};
 use thalweg_units::display;
 
 use crate::compare_text;
-use crate::progress::trial_line;
+use crate::page;
+use crate::progress::{trial_line, trial_verdict};
+use crate::style;
 use crate::suite_text;
 
-/// The text of a result.
-pub fn of(document: &Document) -> String {
+/// The text of a result, for a terminal of so many columns, or with whole lines.
+pub fn of(document: &Document, columns: Option<usize>) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = match (&document.compare, &document.find) {
-        (None, None) if let Some(measured) = &document.suite => suite_text::write(&mut text, document, measured),
-        (Some(compare), _) => {
-            compare_text::write(&mut text, document, compare).and_then(|()| statuses(&mut text, "  ", &document.trials))
+        (None, None) if let Some(measured) = &document.suite => {
+            suite_text::write(&mut text, document, measured, columns)
         }
+        (Some(compare), _) => compare_text::write(&mut text, document, compare, columns)
+            .and_then(|()| statuses(&mut text, "  ", &document.trials)),
         (None, Some(find)) => search(&mut text, document, find),
         (None, None) if document.sweep.is_some() => swept(&mut text, document),
         (None, None) => document.trials.iter().try_for_each(|trial| run(&mut text, document, trial)),
     };
-    text
+    page::fitted(&text, columns)
 }
 
-fn verdict(verdict: Verdict) -> &'static str {
-    match verdict {
+fn verdict(verdict: Verdict) -> String {
+    let name = match verdict {
         Verdict::Pass => "PASS",
         Verdict::Fail => "FAIL",
         Verdict::Invalid => "INVALID",
-    }
+    };
+    style::styled(name, style::of(verdict))
+}
+
+/// The line on a trial, with the style of its verdict.
+fn styled_trial_line(trial: &Trial, document: &Document) -> String {
+    let line = trial_line(trial, document.plan.bound_on(Statistic::Percentile(99.0)));
+    if trial.is_judged() { style_word(&line, trial.verdict) } else { line }
+}
+
+/// The line with its verdict in the verdict's style.
+fn style_word(line: &str, verdict: Verdict) -> String {
+    let word = trial_verdict(verdict);
+    line.split_once(&format!("  {word}")).map_or_else(
+        || line.to_owned(),
+        |(before, after)| format!("{before}  {}{after}", style::styled(word, style::of(verdict))),
+    )
 }
 
 fn us(value: f64) -> String {
@@ -110,8 +132,9 @@ fn replayed(out: &mut String, log: &LogDocument) -> std::fmt::Result {
     writeln!(out)
 }
 
+/// The times of the trial. A row whose figures are all 0 does not apply to the load: nothing waited
+/// for a connection, or every response came in one piece.
 fn times(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result {
-    writeln!(out, "\n  {:<14}{:>10}{:>10}{:>10}{:>10}{:>10}", "", "p50", "p90", "p99", "p99.9", "max")?;
     let rows: [(&str, &Summary); 7] = [
         ("response time", &trial.response_time_us),
         ("service time", &trial.service_time_us),
@@ -121,7 +144,8 @@ fn times(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Resu
         ("queue", &trial.queue_us),
         ("connect", &trial.connect_us),
     ];
-    for (name, summary) in rows.into_iter().filter(|(_, summary)| summary.count > 0) {
+    let rows = rows.into_iter().filter(|(_, summary)| summary.count > 0 && summary.max > 0.0);
+    let cells = rows.map(|(name, summary)| {
         // A figure that has a limit is not rounded to it.
         let bound = |figure| if name == "response time" { document.plan.bound_on(figure) } else { None };
         let percentile = |percent| bound(Statistic::Percentile(percent));
@@ -131,13 +155,17 @@ fn times(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Resu
             (summary.p99, percentile(99.0)),
             (summary.p999, percentile(99.9)),
             (summary.max, bound(Statistic::Max)),
-        ]
-        .map(|(us, bound)| display::time_within(us * 1e3, bound));
-        writeln!(
-            out,
-            "  {name:<14}{:>10}{:>10}{:>10}{:>10}{:>10}",
-            values[0], values[1], values[2], values[3], values[4]
-        )?;
+        ];
+        (name, values.map(|(us, bound)| display::time_within(us * 1e3, bound)))
+    });
+    let heads = ("", ["p50", "p90", "p99", "p99.9", "max"].map(str::to_owned));
+    let cells: Vec<(&str, [String; 5])> = std::iter::once(heads).chain(cells).collect();
+    // The rows fit 60 columns, unless a bound needs more digits.
+    let longest = cells.iter().flat_map(|(_, values)| values).map(|value| value.chars().count()).max().unwrap_or(0);
+    let width = if longest <= 7 { 9 } else { longest + 1 };
+    writeln!(out)?;
+    for (name, [p50, p90, p99, p999, max]) in &cells {
+        writeln!(out, "  {name:<13}{p50:>width$}{p90:>width$}{p99:>width$}{p999:>width$}{max:>width$}")?;
     }
     Ok(())
 }
@@ -229,11 +257,10 @@ fn connections(out: &mut String, document: &Document, trial: &Trial) -> std::fmt
 
 /// A line per trial, and capacity, peak and shape of each target.
 fn swept(out: &mut String, document: &Document) -> std::fmt::Result {
-    let bound = document.plan.bound_on(Statistic::Percentile(99.0));
     for target in document.sweep.iter().flat_map(|sweep| &sweep.targets) {
         writeln!(out, "{}", target.target)?;
         for trial in target.trials.iter().filter_map(|position| document.trials.get(*position)) {
-            writeln!(out, "  {}", trial_line(trial, bound))?;
+            writeln!(out, "  {}", styled_trial_line(trial, document))?;
         }
         writeln!(out)?;
     }
@@ -244,7 +271,7 @@ fn swept(out: &mut String, document: &Document) -> std::fmt::Result {
 
 fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Result {
     for trial in &document.trials {
-        writeln!(out, "  {}", trial_line(trial, document.plan.bound_on(Statistic::Percentile(99.0))))?;
+        writeln!(out, "  {}", styled_trial_line(trial, document))?;
     }
     let limits = document.plan.limits.join(", ");
     let lower_bound_only = if find.is_lower_bound() { ", as a lower bound only" } else { "" };
@@ -309,7 +336,7 @@ mod tests {
     fn check(trial: Trial, setting: Option<(&str, &str)>, expected: &str) {
         let mut document = fixture::document(vec![trial]);
         document.plan.settings.extend(setting.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        let text = of(&document);
+        let text = of(&document, None);
         let (_, said) = text.split_once("\n\n  received").expect("it says what was received");
         assert_eq!(format!("received{said}"), expected, "\n{text}");
     }
@@ -356,16 +383,16 @@ mod tests {
         document.log = Some(LogDocument { requests: 1, skipped, displaced: 2 });
         let expected = "  log: 1 request; 1,203 lines skipped: 3 with no valid request, 1,200 with a method whose body the log does not \
             contain; 2 requests replayed later than logged\n\n  offered";
-        assert!(of(&document).contains(expected), "{}", of(&document));
+        assert!(of(&document, None).contains(expected), "{}", of(&document, None));
         let nothing = SkippedLines { total: 0, malformed: 0, method: 0, target: 0 };
         document.log = Some(LogDocument { requests: 20, skipped: nothing, displaced: 0 });
-        assert!(of(&document).contains("\n  log: 20 requests\n\n  offered"), "{}", of(&document));
+        assert!(of(&document, None).contains("\n  log: 20 requests\n\n  offered"), "{}", of(&document, None));
     }
 
     #[test]
     fn nothing_is_said_of_what_did_not_happen() {
         let nothing = "received 0 B (0 bit/s); sent 0 B\n  connections: 0 opened, at most 0 at the same time\n";
-        let text = of(&fixture::document(vec![fixture::nothing()]));
+        let text = of(&fixture::document(vec![fixture::nothing()]), None);
         assert!(text.contains(nothing), "{text}");
         assert!(!text.contains("response time"), "{text}");
     }

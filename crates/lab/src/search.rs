@@ -241,8 +241,8 @@ fn carry_out(
 fn summary(one: &TrialResult, rate: f64, asked: Duration, cost: Duration, tail: Option<TailLimit>) -> TrialSummary {
     let figures = &one.figures.trial;
     let rates = figures.rates();
-    // A response that would have been in time without the client's lag is not slow for the target. A
-    // FAIL keeps what its verdict rests on.
+    // A response that would have been in time without the client's lag is not slow for the target.
+    // A FAIL keeps what its verdict rests on.
     let passed = one.judgement.verdict == Verdict::Pass;
     let times = if passed { figures.without_lag.clone() } else { figures.response_time() };
     let slow = tail.map(|tail| (times.count_above(tail.bound.as_nanos() as u64), times.count()));

@@ -38,6 +38,7 @@ pub struct RunFigures {
 impl RunFigures {
     pub(crate) fn new(plan: &Plan, driver: DriverKind) -> Self {
         let series = IntervalSeries::new(interval_ns(plan), INTERVALS_MAX);
+        let series = if plan.observed { series.observed() } else { series };
         let mut trial = TrialFigures::new(plan.arrivals.kind(), plan.offered_rate(), Duration::ZERO, series);
         trial.ends_by_time = matches!(plan.extent, Extent::Duration(_));
         trial.sessions = matches!(plan.user, Some(UserPlan::Sessions { .. })).then(Sessions::default);

@@ -3,10 +3,11 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use thalweg_measure::Outcome;
 use thalweg_measure::trial::{RedirectSample, SoFar};
+use thalweg_measure::{Course, IntervalPart, Outcome};
 use thalweg_sys::Instant;
 
 /// The progress of a run, shared between its threads and an observer.
@@ -40,6 +41,8 @@ struct ThreadProgress {
     response_ns: AtomicU64,
     over: [AtomicU64; OVER],
     first_ends: AtomicU64,
+    /// Intervals that have ended and that the observer has not moved yet.
+    intervals: Mutex<Vec<IntervalPart>>,
 }
 
 /// How many limits are counted against.
@@ -165,6 +168,22 @@ impl Progress {
         }
     }
 
+    /// Moves the intervals that have ended into the course of the run. There are none unless the
+    /// plan has them observed.
+    pub fn move_intervals(&self, course: &mut Course) {
+        for (thread, progress) in self.threads.iter().enumerate() {
+            let mut intervals = progress.intervals.lock().unwrap_or_else(PoisonError::into_inner);
+            let ended = std::mem::take(&mut *intervals);
+            drop(intervals);
+            course.add(thread, ended);
+        }
+    }
+
+    /// How many threads there are.
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
     /// Has the measured part go on for so much longer than its length, if no thread has come to its
     /// end. What the plan allows for bounds it.
     pub fn extend_by(&self, extension: Duration) {
@@ -206,6 +225,19 @@ impl Progress {
 
     pub(crate) fn stop_requested(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Hands intervals over, unless the observer is moving some: a load thread does not wait for
+    /// it.
+    pub(crate) fn hand_over(&self, thread: usize, ended: &mut Vec<IntervalPart>) {
+        if let Ok(mut intervals) = self.threads[thread].intervals.try_lock() {
+            intervals.append(ended);
+        }
+    }
+
+    /// Hands the last intervals over.
+    pub(crate) fn hand_over_last(&self, thread: usize, ended: &mut Vec<IntervalPart>) {
+        self.threads[thread].intervals.lock().unwrap_or_else(PoisonError::into_inner).append(ended);
     }
 
     pub(crate) fn publish(&self, thread: usize, seen: Snapshot) {

@@ -158,7 +158,7 @@ impl Histogram {
     }
 
     fn mean_of_middles(&self) -> f64 {
-        let sum: f64 = self.filled().map(|(index, count)| SCALE.middle_of(index) as f64 * count as f64).sum();
+        let sum = self.filled().fold(0.0, |sum, (index, count)| sum + SCALE.middle_of(index) as f64 * count as f64);
         sum / self.count.max(1) as f64
     }
 
@@ -166,8 +166,9 @@ impl Histogram {
     /// mean).
     pub fn stddev(&self) -> f64 {
         let mean = self.mean_of_middles();
-        let squares = self.filled().map(|(index, count)| (SCALE.middle_of(index) as f64 - mean).powi(2) * count as f64);
-        (squares.sum::<f64>() / self.count.max(1) as f64).sqrt()
+        let square = |index, count: u64| (SCALE.middle_of(index) as f64 - mean).powi(2) * count as f64;
+        let squares = self.filled().fold(0.0, |sum, (index, count)| sum + square(index, count));
+        (squares / self.count.max(1) as f64).sqrt()
     }
 
     /// The `q` quantile in nanoseconds: the smallest recorded value `v` such that at least

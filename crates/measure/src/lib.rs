@@ -33,7 +33,7 @@ pub mod status;
 pub mod trial;
 
 pub use histogram::{Histogram, Summary};
-pub use interval::{IntervalSeries, IntervalSummary};
+pub use interval::{Course, Interval, IntervalPart, IntervalSeries, IntervalSummary};
 pub use limit::Limit;
 pub use outcome::{Causes, Counts, Outcome, Outcomes};
 pub use status::{StatusClasses, StatusCodes};

@@ -90,8 +90,8 @@ impl Limit {
         }
     }
 
-    /// Whether a figure of the response times, in nanoseconds, meets the limit. A limit on something
-    /// else is met by every time.
+    /// Whether a figure of the response times, in nanoseconds, meets the limit. A limit on
+    /// something else is met by every time.
     pub fn is_met_by(&self, observed_ns: f64) -> bool {
         let Limit::ResponseTime { inclusive, bound, .. } = *self else { return true };
         let bound_ns = bound.as_nanos() as f64;

@@ -118,7 +118,10 @@ const LOAD: &[Habit] = &[
         &["--verbose", "-v", "--debug", "-vv"],
         "--json has everything that was measured; HTTP errors are counted by kind",
     ),
-    (&["--quiet", "--silent", "--no-tui", "--no-color"], "progress is shown on a terminal alone: 2>/dev/null hides it"),
+    (&["--quiet", "--silent", "--no-progress"], "use --progress none; without a terminal there is none"),
+    (&["--no-tui"], "use --plain for one line, or --progress none"),
+    (&["--no-color", "--no-colour", "--disable-color"], "use --color never"),
+    (&["--colour"], "use --color WHEN"),
     (&["--form", "-F"], "put the body into a file: --method POST --body @FILE"),
     (&["--unix", "--unix-path"], "use --unix-socket PATH"),
 ];
@@ -280,7 +283,7 @@ mod tests {
         for (name, tables) in COMMANDS {
             let command = all.find_subcommand(name).expect("a command");
             let is_ours = |option: &str| {
-                command.get_arguments().any(|argument| match option.strip_prefix("--") {
+                command.get_arguments().chain(all.get_arguments()).any(|argument| match option.strip_prefix("--") {
                     Some(long) => argument.get_long_and_visible_aliases().is_some_and(|names| names.contains(&long)),
                     None => option.chars().nth(1).is_some_and(|letter| {
                         option.len() == 2

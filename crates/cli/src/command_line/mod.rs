@@ -8,7 +8,7 @@ mod errors;
 mod habits;
 mod overview;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
@@ -17,7 +17,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use crate::curl::{self, CurlLine};
 use crate::exit::Failure;
-use crate::options::{Command, Options};
+use crate::options::{ColorOption, Command, Options};
 
 /// Commands that take a line of curl.
 const COMMANDS_WITH_CURL: [&str; 4] = ["run", "find", "sweep", "compare"];
@@ -34,9 +34,12 @@ static ARGUMENTS: OnceLock<Vec<OsString>> = OnceLock::new();
 /// They are wrong, or ask for help; the text is printed, and this is the exit code.
 pub fn read() -> Result<Options, ExitCode> {
     let given: Vec<OsString> = std::env::args_os().collect();
+    // Errors, help among them, have colours, too.
+    let color = ColorOption::of_arguments(&given);
+    color.apply();
     let line = curl_line(&given).map_err(Failure::report)?;
     let arguments = line.as_ref().map_or_else(|| given.clone(), |(at, line)| with_url(&given, *at, line.url()));
-    let mut command = command();
+    let mut command = command().color(color.into());
     let read = command.try_get_matches_from_mut(&arguments).and_then(|matches| {
         let options = Options::from_arg_matches(&matches)?;
         Ok((options, matches))
@@ -52,7 +55,7 @@ pub fn read() -> Result<Options, ExitCode> {
 /// All commands with their options, and the help of the top level.
 pub fn command() -> clap::Command {
     // A comparison has so many options of its own that a screen has no room for these.
-    let hidden = ["body", "urls", "limits", "check"];
+    let hidden = ["body", "urls", "limits", "check", "plain"];
     let hide = |command: clap::Command, name: &str| command.mut_arg(name, |argument| argument.hide_short_help(true));
     let command = Options::command().mut_subcommand("compare", |compare| hidden.into_iter().fold(compare, hide));
     // The other commands offer rates.
@@ -85,10 +88,21 @@ fn shown_arguments(arguments: impl Iterator<Item = String>) -> Vec<String> {
     shown
 }
 
+/// The name of the command. An option may stand before it: that of colours, with its value.
+fn command_name(arguments: &[OsString]) -> Option<&OsStr> {
+    let mut arguments = arguments.iter().skip(1).map(OsString::as_os_str);
+    let first = arguments.next()?;
+    match first.to_str() {
+        Some("--color") => arguments.nth(1),
+        Some(option) if option.starts_with("--color=") => arguments.next(),
+        _ => Some(first),
+    }
+}
+
 /// The line of curl among the arguments, and the place behind it.
 fn curl_line(arguments: &[OsString]) -> Result<Option<(usize, CurlLine)>, Failure> {
     let is_for_us =
-        arguments.get(1).and_then(|name| name.to_str()).is_some_and(|name| COMMANDS_WITH_CURL.contains(&name));
+        command_name(arguments).and_then(OsStr::to_str).is_some_and(|name| COMMANDS_WITH_CURL.contains(&name));
     if !is_for_us || arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
         return Ok(None);
     }
@@ -146,6 +160,10 @@ mod tests {
             assert_eq!(expanded, os(expected));
         };
         check(&["thalweg", "run", "--curl", "curl h"], &["thalweg", "run", "--curl", "curl h", "http://h"]);
+        check(
+            &["t", "--color", "never", "run", "--curl=curl h"],
+            &["t", "--color", "never", "run", "--curl=curl h", "http://h"],
+        );
         check(
             &["t", "compare", "--curl=curl h", "http://b/"],
             &["t", "compare", "--curl=curl h", "http://h", "http://b/"],

@@ -1,10 +1,9 @@
 //! The report of mistakes in a file: each with its line and a mark beneath the fault.
 
-use std::io::IsTerminal;
-
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
 use super::fault::Fault;
+use crate::terminal;
 
 /// Most mistakes that are reported; more of them usually have one cause.
 const SHOWN_MAX: usize = 20;
@@ -13,7 +12,7 @@ const SHOWN_MAX: usize = 20;
 pub(super) fn report(path: &str, text: &str, mut faults: Vec<Fault>) -> String {
     faults.sort_by_key(|fault| fault.span.start);
     let count = faults.len();
-    let renderer = if std::io::stderr().is_terminal() { Renderer::styled() } else { Renderer::plain() };
+    let renderer = if terminal::stderr_has_colours() { Renderer::styled() } else { Renderer::plain() };
     let mut shown = match count {
         1 => format!("error in {path}"),
         _ => format!("{count} errors in {path}"),

@@ -14,6 +14,8 @@ use crate::exit::{Exit, Failure, remark};
 use crate::interrupt::Interrupt;
 use crate::options::DiskOptions;
 use crate::output;
+use crate::page;
+use crate::terminal;
 
 use self::progress::Line;
 
@@ -45,7 +47,7 @@ fn give_out(document: &Document, options: &DiskOptions) -> Result<(), Failure> {
     output::print(&if options.json {
         serde_json::to_string_pretty(document).map_err(Failure::unreachable)? + "\n"
     } else {
-        text::of(document)
+        page::fitted(&text::of(document), terminal::columns_of_stdout())
     })?;
     let Some(path) = &options.out else { return Ok(()) };
     write_whole(path, report::html_of_disk(document).as_bytes()).map_err(|error| {

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use thalweg_doctor::{Finding, Host, Level, PlannedLoad, examine};
 use thalweg_lab::target::Target;
+use thalweg_measure::Verdict;
 use thalweg_sys::PeerAddr;
 use thalweg_units::display::count;
 
@@ -15,6 +16,9 @@ use crate::exit::{Exit, Failure};
 use crate::load_options;
 use crate::options::DoctorOptions;
 use crate::output;
+use crate::page;
+use crate::style;
+use crate::terminal;
 
 /// The value of [`DoctorDocument::schema`].
 const SCHEMA: &str = "thalweg.doctor/1";
@@ -53,11 +57,11 @@ pub fn doctor(options: &DoctorOptions) -> Result<ExitCode, Failure> {
     let (shown, kept_back): (Vec<_>, Vec<_>) =
         findings.into_iter().partition(|finding| options.all || finding.level > Level::Ok);
     let failed = steps.iter().any(repair::StepDocument::failed);
-    output::print(&if options.json {
+    output::print_text(&if options.json {
         let document = DoctorDocument { schema: SCHEMA, load: &load.name, worst, findings: &shown, changes: steps };
         serde_json::to_string_pretty(&document).map_err(Failure::unreachable)? + "\n"
     } else {
-        text_of(&load, &shown, kept_back.len())
+        page::fitted(&text_of(&load, &shown, kept_back.len()), terminal::columns_of_stdout())
     })?;
     Ok(match worst {
         _ if failed => Exit::Unreachable,
@@ -88,7 +92,7 @@ fn text_of(load: &PlannedLoad, shown: &[Finding], kept_back: usize) -> String {
     let mut line = |line: std::fmt::Arguments<'_>| text.write_fmt(line).expect("a string takes everything");
     let (fine, others): (Vec<_>, Vec<_>) = shown.iter().partition(|finding| finding.level == Level::Ok);
     for finding in &others {
-        line(format_args!("\n{:<8} {}: {}\n", finding.level, finding.check, finding.is));
+        line(format_args!("\n{} {}: {}\n", styled_level(finding.level), finding.check, finding.is));
         if !finding.spoils.is_empty() {
             line(format_args!("         {}\n", finding.spoils));
         }
@@ -102,11 +106,24 @@ fn text_of(load: &PlannedLoad, shown: &[Finding], kept_back: usize) -> String {
     if !fine.is_empty() || kept_back > 0 {
         line(format_args!("\n"));
     }
-    fine.iter().for_each(|finding| line(format_args!("{:<8} {}: {}\n", finding.level, finding.check, finding.is)));
+    fine.iter()
+        .for_each(|finding| line(format_args!("{} {}: {}\n", styled_level(finding.level), finding.check, finding.is)));
     match kept_back {
         0 => {}
         1 => line(format_args!("one more finding is as it should be (--all shows it)\n")),
         many => line(format_args!("{} more findings are as they should be (--all shows them)\n", count(many as u64))),
     }
     text
+}
+
+/// A level's name in its column, with a style.
+fn styled_level(level: Level) -> String {
+    let name = format!("{level:<8}");
+    let style = match level {
+        Level::Ok => style::of(Verdict::Pass),
+        Level::Hint => return name,
+        Level::Warning => style::of(Verdict::Invalid),
+        Level::Error => style::of(Verdict::Fail),
+    };
+    style::styled(&name, style)
 }

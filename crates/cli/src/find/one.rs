@@ -22,7 +22,7 @@ use crate::observe::{observer, path_check};
 use crate::options::{FindOptions, NamedUrl, OverloadOption, StoreOptions};
 use crate::output;
 use crate::preflight;
-use crate::progress::Line;
+use crate::progress::{Progress, SearchGoal, Task};
 use crate::requests;
 use crate::second_client;
 use crate::stored_run::StoredRun;
@@ -103,7 +103,14 @@ pub(super) fn search(
     let client_command = second_client::command(&given, &options.targets);
     let test_bed = TestBed { client_command, path_check, ..TestBed::new(target, limits) };
     let test_bed = test_bed.observed_by(observer);
-    let mut line = Line::new(interrupt.clone(), true, &test_bed.limits);
+    let task = Task {
+        command: "find",
+        target: test_bed.target.shown.clone(),
+        limits: test_bed.limits.clone(),
+        has_trials: true,
+        goal: Some(SearchGoal { width: options.width, budget: options.budget }),
+    };
+    let mut progress = Progress::new(interrupt.clone(), &options.output.progress, task);
     let settings = SearchSettings {
         base,
         lowest_rate: LOWEST_RATE,
@@ -118,12 +125,12 @@ pub(super) fn search(
     let restarts = options.restarts.zip(options.restart_cmd.clone());
     let restarts = restarts.map(|(count, command)| Restarts { count, command, timeout: options.restart_timeout });
     let mut stored = StoredRun::begin(&invocation, &test_bed, &settings.base, store);
-    let watcher = &mut stored.watching(&mut line);
+    let watcher = &mut stored.watching(&mut progress);
     let found = match &restarts {
         None => search::find(&test_bed, &settings, watcher).map_err(Failure::from),
         Some(restarts) => find_across_restarts(&test_bed, &settings, restarts, watcher).map_err(Failure::from),
     };
-    line.clear();
+    progress.clear();
     let found = found?;
     let measurement =
         Measurement { find: Some(found.find), ..Measurement::new(found.verdict, found.reasons, found.trials) };

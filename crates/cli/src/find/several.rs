@@ -11,12 +11,16 @@ use thalweg_units::display;
 use super::one::{Prepared, search};
 use crate::exit::{Exit, Failure, remark};
 use crate::interrupt::Interrupt;
-use crate::options::{FindOptions, Format, StoreOptions};
+use crate::options::{FindOptions, Format, ProgressForm, StoreOptions};
+use crate::progress::result_line;
+use crate::table::{Align, Table};
+use crate::terminal;
 use crate::{format, output, pipelines, stored_run};
 
 /// Searches the targets. One that fails does not keep the others from being measured.
 pub(super) fn find(options: &FindOptions, targets: Vec<Prepared>, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
     let form = form(options)?;
+    let is_stream = options.output.progress.form() == ProgressForm::Json;
     let count = targets.len();
     let mut found: Vec<(Option<String>, Document)> = Vec::new();
     let mut failure = None;
@@ -33,7 +37,11 @@ pub(super) fn find(options: &FindOptions, targets: Vec<Prepared>, interrupt: &In
             Ok(document) => {
                 stored_run::store(&document, &store);
                 if form == Format::Text {
-                    output::print(&format!("{title}\n{}\n", output::in_form((None, &document), Format::Text)?))?;
+                    let text = output::in_form((None, &document), Format::Text, terminal::columns_of_stdout())?;
+                    output::print_text(&format!("{title}\n{text}\n"))?;
+                }
+                if is_stream {
+                    output::print(&result_line(&document))?;
                 }
                 found.push((name, document));
             }
@@ -48,7 +56,9 @@ pub(super) fn find(options: &FindOptions, targets: Vec<Prepared>, interrupt: &In
         return Err(failure.unwrap_or_else(|| Failure::unreachable("interrupted before the end of the first trial")));
     }
     let documents: Vec<&Document> = found.iter().map(|(_, document)| document).collect();
-    output::print(&match form {
+    output::print_text(&match form {
+        // Each was printed when it was found.
+        Format::Json if is_stream => String::new(),
         Format::Json => serde_json::to_string_pretty(&documents).map_err(Failure::unreachable)? + "\n",
         Format::Tsv => report::table_of_several(&labelled, '\t'),
         Format::Csv => report::table_of_several(&labelled, ','),
@@ -72,7 +82,7 @@ pub(super) fn find(options: &FindOptions, targets: Vec<Prepared>, interrupt: &In
 pub(super) fn form(options: &FindOptions) -> Result<Format, Failure> {
     let refuse =
         |option: &str| Err(Failure::usage(format!("{option} takes one URL; {} are given", options.targets.len())));
-    let form = if options.output.json { Format::Json } else { options.output.format };
+    let form = options.output.form();
     match form {
         _ if options.restarts.is_some() => refuse("--restarts"),
         _ if options.load.unix_socket.is_some() => refuse("--unix-socket"),
@@ -86,24 +96,22 @@ pub(super) fn form(options: &FindOptions) -> Result<Format, Failure> {
 
 /// A line for each target: capacity, shape and bottleneck.
 fn summary(found: &[Labelled<'_>]) -> String {
-    let mut rows = vec![["target", "capacity", "95 % interval", "beyond it", "bottleneck"].map(str::to_owned)];
-    rows.extend(found.iter().filter_map(|(name, document)| {
-        let find = document.find.as_ref()?;
-        Some(row(name.unwrap_or(&document.plan.target), find))
-    }));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
-    let line = |row: &[String; 5]| {
-        let [name, capacity, interval, beyond, bottleneck] = row;
-        format!(
-            "{name:<a$}  {capacity:>b$}  {interval:>c$}  {beyond:<d$}  {bottleneck}\n",
-            a = widths[0],
-            b = widths[1],
-            c = widths[2],
-            d = widths[3]
-        )
-    };
-    rows.iter().map(line).collect()
+    let mut table = Table::new(&[
+        ("target", Align::Left),
+        ("capacity", Align::Right),
+        ("95 % interval", Align::Right),
+        ("beyond it", Align::Left),
+        ("bottleneck", Align::Left),
+    ]);
+    for (name, document) in found {
+        if let Some(find) = &document.find {
+            table.push(row(name.unwrap_or(&document.plan.target), find));
+        }
+    }
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = table.write(&mut text, 0, terminal::columns_of_stdout());
+    text
 }
 
 fn row(name: &str, find: &Find) -> [String; 5] {

@@ -4,6 +4,7 @@
 //! A missed limit is an error, a measurement that is INVALID a warning, and PASS a notice: the
 //! first says something about the target, the second about the machine that measured.
 
+use anstream::adapter::strip_str;
 use thalweg_lab::document::Document;
 use thalweg_lab::report::{self, Labelled};
 use thalweg_measure::Verdict;
@@ -68,7 +69,7 @@ fn summary(label: Option<&str>, document: &Document) -> String {
         Verdict::Invalid => "INVALID",
     };
     let of = label.map_or_else(String::new, |label| format!(" of {label}"));
-    let text = text::of(document);
+    let text = strip_str(&text::of(document, None)).to_string();
     let fence = "`".repeat(longest_run(&text, '`').max(2) + 1);
     let text = text.trim_end();
     format!("### thalweg {}{of}: {verdict}\n\n{fence}text\n{text}\n{fence}\n\n", document.kind.name())

@@ -17,6 +17,7 @@ use thalweg_observe::{LocalObserver, Sample, Samples, ServerName, Settings};
 use crate::exit::{Exit, Failure, remark};
 use crate::interrupt::Interrupt;
 use crate::options::ObserveOptions;
+use crate::terminal;
 use token::token;
 
 pub use pull::{observer, path_check};
@@ -113,7 +114,12 @@ impl Outputs {
         let file = options.out.as_deref().map(create).transpose()?;
         // A service writes no table into its log.
         let quiet = options.json || (options.listen.is_some() && !io::stdout().is_terminal());
-        Ok(Self { table: (!quiet).then(table::Table::default), json: options.json, file, is_closed: false })
+        Ok(Self {
+            table: (!quiet).then(|| table::Table::new(terminal::columns_of_stdout())),
+            json: options.json,
+            file,
+            is_closed: false,
+        })
     }
 
     fn write(&mut self, sample: &Sample) -> Result<(), Failure> {

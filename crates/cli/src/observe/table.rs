@@ -5,10 +5,11 @@ use thalweg_observe::Sample;
 /// Lines after which the head is repeated.
 const LINES_PER_HEAD: usize = 20;
 
-/// The table.
+/// The table. A terminal that is narrower than a line gets each line, and the head, in several.
 #[derive(Debug, Default)]
 pub struct Table {
     lines: usize,
+    columns: Option<usize>,
 }
 
 /// The columns of the host, each with its width, and those of the server.
@@ -29,19 +30,36 @@ const SERVER: [(&str, usize); 6] =
     [("server", 15), ("cpus", 5), ("thread%", 7), ("wait%", 5), ("fds", 7), ("queue", 5)];
 
 impl Table {
+    /// The table for a terminal of so many columns, or with whole lines.
+    pub fn new(columns: Option<usize>) -> Self {
+        Self { lines: 0, columns }
+    }
+
     /// The line of a sample, below the head where it is due.
     pub fn line(&mut self, sample: &Sample) -> String {
         let mut text = String::new();
         if self.lines.is_multiple_of(LINES_PER_HEAD) {
             let heads = HOST.iter().chain(&SERVER).map(|(head, width)| format!("{head:>width$}"));
-            text += &format!("{}\n", heads.collect::<Vec<_>>().join(" "));
+            text += &self.broken(heads);
         }
         self.lines += 1;
         let cells = host_cells(sample).into_iter().chain(server_cells(sample));
         let widths = HOST.iter().chain(&SERVER).map(|(_, width)| *width);
         let cells = cells.zip(widths).map(|(cell, width)| format!("{cell:>width$}"));
-        text += cells.collect::<Vec<_>>().join(" ").trim_end();
-        text + "\n"
+        text + &self.broken(cells)
+    }
+
+    /// The cells in a line, or in as many as it takes: then the first column stays free below.
+    fn broken(&self, cells: impl Iterator<Item = String>) -> String {
+        let (mut text, mut line) = (String::new(), String::new());
+        for cell in cells {
+            if self.columns.is_some_and(|columns| !line.is_empty() && line.len() + 1 + cell.len() > columns) {
+                text += &format!("{}\n", line.trim_end());
+                line = " ".repeat(HOST[0].1);
+            }
+            line += &format!("{}{cell}", if line.is_empty() { "" } else { " " });
+        }
+        text + line.trim_end() + "\n"
     }
 }
 
@@ -139,6 +157,11 @@ mod tests {
                 "-"
             ]
         );
-        assert_eq!(table.line(&Sample { server: None, ..sample }).lines().count(), 1, "one head serves many lines");
+        let alone = Sample { server: None, ..sample.clone() };
+        assert_eq!(table.line(&alone).lines().count(), 1, "one head serves many lines");
+        let narrow = Table::new(Some(60)).line(&sample);
+        assert_eq!(narrow.lines().count(), 6, "{narrow}");
+        assert!(narrow.lines().all(|line| line.len() <= 60), "{narrow}");
+        assert!(narrow.split_whitespace().eq(text.split_whitespace()), "{narrow}");
     }
 }

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod client_tls;
+mod colour;
 mod compare;
 mod demo;
 mod disk;
@@ -13,6 +14,7 @@ mod load;
 mod manual;
 mod observe;
 mod output;
+mod progress;
 mod replay;
 mod report;
 mod request;
@@ -29,6 +31,7 @@ mod yardstick;
 
 pub use addresses::parse_listen;
 pub use client_tls::ClientTlsOptions;
+pub use colour::ColorOption;
 pub use compare::{CompareOptions, RoundsOption};
 pub use demo::DemoOptions;
 pub use disk::DiskOptions;
@@ -39,6 +42,7 @@ pub use load::{HttpVersion, LoadOptions};
 pub use manual::{CompletionsOptions, ManOptions};
 pub use observe::{ObserveOptions, ObserverOptions};
 pub use output::{Format, OutputOptions};
+pub use progress::{ProgressForm, ProgressOptions};
 pub use replay::ReplayOptions;
 pub use report::{ReportFormat, ReportOptions};
 pub use request::{ArrivalsOption, Body, RequestOptions};
@@ -62,6 +66,17 @@ pub struct Options {
     /// The command to run.
     #[command(subcommand)]
     pub command: Command,
+    /// Colours: auto, always or never
+    // The top level has a short help alone, which long help of any of its options would change.
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        display_order = 1000,
+        hide_possible_values = true
+    )]
+    pub color: ColorOption,
 }
 
 /// The commands.

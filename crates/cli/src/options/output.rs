@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::headings::OUTPUT;
+use super::progress::ProgressOptions;
 use super::store::StoreOptions;
 
 /// Output options.
@@ -27,9 +28,19 @@ pub struct OutputOptions {
     /// Write the response times of each interval as an HdrHistogram log
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub hdr: Option<PathBuf>,
+    /// The progress.
+    #[command(flatten)]
+    pub progress: ProgressOptions,
     /// The store.
     #[command(flatten)]
     pub store: StoreOptions,
+}
+
+impl OutputOptions {
+    /// The form of the result.
+    pub fn form(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
 }
 
 /// Forms of a result.

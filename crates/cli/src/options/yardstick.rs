@@ -125,7 +125,7 @@ pub struct YardstickOptions {
     /// Burn CPU time for each service, on a thread per server, instead of computing departures
     #[arg(long, conflicts_with_all = ["stall", "slow_start", "collapse_after", "collapse_above", "collapse_queue"], hide_short_help = true)]
     pub burn: bool,
-    /// CPU to serve from; with --burn, CPUs of the threads in turn [default: any]
+    /// CPU to serve from, or several with --burn [default: any]
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
     pub cores: Option<CpuList>,
     /// Most connections open at once

@@ -7,6 +7,7 @@ mod input_run;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
+use anstream::adapter::strip_str;
 use thalweg_lab::document::Document;
 use thalweg_lab::file::write_whole;
 use thalweg_lab::report;
@@ -15,6 +16,7 @@ use crate::exit::{Exit, Failure};
 use crate::format;
 use crate::options::{Format, ReportFormat, ReportOptions};
 use crate::output;
+use crate::terminal;
 
 use self::input_run::{InputRun, page};
 
@@ -36,12 +38,13 @@ pub fn report(options: &ReportOptions) -> Result<ExitCode, Failure> {
     if is_bare {
         return Err(Failure::usage("a page is not for a terminal: use --out FILE.html, or --format text"));
     }
-    let content = content(&inputs, format, options.chart.as_deref())?;
+    let columns = if options.out.is_none() { terminal::columns_of_stdout() } else { None };
+    let content = content(&inputs, format, options.chart.as_deref(), columns)?;
     match &options.out {
-        None => output::print(&content)?,
+        None => output::print_text(&content)?,
         Some(path) => {
             output::check_report_path(path)?;
-            write_whole(path, content.as_bytes()).map_err(|error| {
+            write_whole(path, strip_str(&content).to_string().as_bytes()).map_err(|error| {
                 Failure::unreachable(format!("cannot write the report {}: {error}", path.display()))
             })?;
             output::print(&format!("report: {}\n", path.display()))?;
@@ -68,7 +71,12 @@ fn format_of(options: &ReportOptions) -> Result<ReportFormat, Failure> {
     }
 }
 
-fn content(inputs: &[InputRun], format: ReportFormat, chart: Option<&str>) -> Result<String, Failure> {
+fn content(
+    inputs: &[InputRun],
+    format: ReportFormat,
+    chart: Option<&str>,
+    columns: Option<usize>,
+) -> Result<String, Failure> {
     let labelled: Vec<report::Labelled<'_>> = inputs.iter().map(InputRun::labelled).collect();
     let documents: Vec<&Document> = inputs.iter().map(|input| &input.document).collect();
     Ok(match (format, documents.as_slice()) {
@@ -77,15 +85,15 @@ fn content(inputs: &[InputRun], format: ReportFormat, chart: Option<&str>) -> Re
         (ReportFormat::Prometheus, _) => format::prometheus(&labelled),
         (ReportFormat::Html, _) => page(inputs),
         (ReportFormat::Svg, _) => svg(&labelled, chart)?,
-        (ReportFormat::Json, [_]) => output::in_form(labelled[0], Format::Json)?,
+        (ReportFormat::Json, [_]) => output::in_form(labelled[0], Format::Json, None)?,
         (ReportFormat::Json, several) => serde_json::to_string_pretty(several).map_err(Failure::unreachable)? + "\n",
-        (ReportFormat::Tsv, [_]) => output::in_form(labelled[0], Format::Tsv)?,
-        (ReportFormat::Csv, [_]) => output::in_form(labelled[0], Format::Csv)?,
+        (ReportFormat::Tsv, [_]) => output::in_form(labelled[0], Format::Tsv, None)?,
+        (ReportFormat::Csv, [_]) => output::in_form(labelled[0], Format::Csv, None)?,
         (ReportFormat::Tsv, _) => report::table_of_several(&labelled, '\t'),
         (ReportFormat::Csv, _) => report::table_of_several(&labelled, ','),
         (ReportFormat::Text, _) => {
             let texts: Result<Vec<String>, Failure> =
-                labelled.iter().map(|result| output::in_form(*result, Format::Text)).collect();
+                labelled.iter().map(|result| output::in_form(*result, Format::Text, columns)).collect();
             texts?.join("\n")
         }
     })

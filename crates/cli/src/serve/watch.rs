@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use thalweg_serve::{Level, LivenessCheck, LogTarget, Running, ServerTls};
 use thalweg_sys::service_manager::{self, Notification};
 
@@ -20,6 +19,7 @@ use super::takeover::{Predecessor, Progress, Successor};
 use crate::configuration::Configuration;
 use crate::exit::{Failure, remark};
 use crate::options::SandboxOption;
+use crate::terminal;
 
 /// The interval at which signals are handled and the status line is drawn.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -339,26 +339,25 @@ impl Watchdog {
     }
 }
 
-/// The status line on a terminal.
-struct StatusLine(ProgressBar);
+/// The status line, if stderr is a terminal.
+struct StatusLine {
+    has_terminal: bool,
+}
 
 impl StatusLine {
     fn new() -> Self {
-        let bar = if io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-        bar.set_style(ProgressStyle::with_template("{spinner} {wide_msg}").expect("a valid template"));
-        Self(bar)
+        Self { has_terminal: io::stderr().is_terminal() }
     }
 
     fn draw(&self, running: &Running) {
-        if !self.0.is_hidden() {
-            self.0.set_message(describe(&running.totals()));
-            self.0.tick();
+        if self.has_terminal {
+            terminal::show_line(&describe(&running.totals()));
         }
     }
 }
 
 impl Drop for StatusLine {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        terminal::clear();
     }
 }

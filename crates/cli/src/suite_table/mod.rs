@@ -25,6 +25,8 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::options::SuiteTableOptions;
 use crate::output;
+use crate::page;
+use crate::terminal;
 
 use trees::SuiteTree;
 use watcher::TableLine;
@@ -144,7 +146,7 @@ fn give_out(table: Table, folder: &Path) -> Result<ExitCode, Failure> {
     let written = write_whole(&page, report::html_of_suites(&table.cells, table.absent).as_bytes())
         .and_then(|()| write_whole(&lines, report::tsv_of_suites(&table.cells).as_bytes()));
     let report = if written.is_ok() { format!("report: {}\n", page.display()) } else { String::new() };
-    output::print(&format!("{text}{report}"))?;
+    output::print_text(&page::fitted(&format!("{text}{report}"), terminal::columns_of_stdout()))?;
     if let Some(error) = table.error {
         return Err(Failure::unreachable(error));
     }

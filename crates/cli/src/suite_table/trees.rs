@@ -3,11 +3,11 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use thalweg_lab::document::SuiteName;
 use thalweg_trees::{Progress, Tree, TreeError, TreeName, TreeSettings};
 use thalweg_units::display;
 
+use crate::byte_progress::ByteProgress;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::options::SuiteTableOptions;
@@ -61,20 +61,19 @@ impl SuiteTree {
 pub(super) fn ensure(suite_tree: &SuiteTree, root: &Path, interrupt: &Interrupt) -> Result<bool, Failure> {
     let SuiteTree { suite, tree, folder } = suite_tree;
     let path = root.join(folder);
-    let bar = ProgressBar::new(tree.bytes());
-    bar.set_style(ProgressStyle::with_template("{msg} {bytes} of {total_bytes}").expect("a valid template"));
+    let is_there = path.exists();
+    let what = format!("{} the tree of {suite}:", if is_there { "comparing" } else { "writing" });
+    let shown = ByteProgress::begin(what, tree.bytes());
     let mut progress = |done: Progress| {
-        bar.set_position(done.bytes);
+        shown.show(done.bytes);
         if interrupt.is_wanted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let ended = if path.exists() {
-        bar.set_message(format!("comparing the tree of {suite}:"));
+    let ended = if is_there {
         tree.verify(&path, &mut progress).map(|verified| verified.differences)
     } else {
-        bar.set_message(format!("writing the tree of {suite}:"));
         tree.write(&path, &mut progress).map(|_| Vec::new())
     };
-    bar.finish_and_clear();
+    drop(shown);
     match ended {
         Ok(differences) if differences.is_empty() => Ok(true),
         Ok(differences) => {

@@ -3,16 +3,15 @@
 
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use thalweg_lab::document::SuiteName;
 use thalweg_lab::suite_table::{Cell, TableWatcher};
 
 use crate::exit::remark;
 use crate::interrupt::Interrupt;
+use crate::terminal;
 
 #[derive(Debug)]
 pub(super) struct TableLine {
-    bar: ProgressBar,
     interrupt: Interrupt,
     begun: Instant,
     cell: String,
@@ -20,14 +19,12 @@ pub(super) struct TableLine {
 
 impl TableLine {
     pub(super) fn new(interrupt: Interrupt) -> Self {
-        let bar = ProgressBar::new_spinner();
-        bar.set_style(ProgressStyle::with_template("{spinner} {wide_msg}").expect("a valid template"));
-        Self { bar, interrupt, begun: Instant::now(), cell: String::new() }
+        Self { interrupt, begun: Instant::now(), cell: String::new() }
     }
 
     /// Removes the line.
     pub(super) fn clear(&self) {
-        self.bar.finish_and_clear();
+        terminal::clear();
     }
 }
 
@@ -39,8 +36,7 @@ impl TableWatcher for TableLine {
     }
 
     fn on_wait(&mut self) {
-        self.bar.set_message(format!("{}: {} s", self.cell, self.begun.elapsed().as_secs()));
-        self.bar.tick();
+        terminal::show_line(&format!("{}: {} s", self.cell, self.begun.elapsed().as_secs()));
     }
 
     fn on_end(&mut self, cell: &Cell, was_there: bool) {
@@ -48,7 +44,7 @@ impl TableWatcher for TableLine {
         let how = if was_there { "measured before".to_owned() } else { format!("{:.0} s", cell.seconds) };
         let line = format!("{suite} with {server} ({how}): {}", cell.sentence());
         // A table takes hours: its log says how far it is, on a terminal or not.
-        self.bar.suspend(|| remark(&line));
+        remark(&line);
     }
 
     fn wants_stop(&self) -> bool {

@@ -5,11 +5,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use thalweg_load::{LoadError, LoopPlan, Plan, RunFigures, Snapshot, Spacing, UserPlan, start};
+use thalweg_load::{LoadError, LoopPlan, Plan, RunFigures, Running, Snapshot, Spacing, UserPlan, start};
 use thalweg_measure::trial::{
     Certainty, Judgement, Sessions, StreamFigures, Thresholds, TlsFigures, TrialFigures, lag_bound,
 };
-use thalweg_measure::{Limit, StatusClasses, Verdict, verdict};
+use thalweg_measure::{Course, Interval, Limit, StatusClasses, Verdict, verdict};
 use thalweg_sys::PeerAddr;
 use thalweg_sys::affinity::allowed_cpus;
 use thalweg_units::display;
@@ -60,6 +60,14 @@ pub trait Watcher {
     fn on_trial(&mut self, phase: &str, plan: &Plan);
     /// The trial goes on.
     fn on_progress(&mut self, snapshot: Snapshot, elapsed: Duration);
+    /// Whether it takes the intervals of trials as they end. Without it no load thread hands any
+    /// over.
+    fn wants_intervals(&self) -> bool {
+        false
+    }
+    /// An interval of the trial has ended. Those of one trial come in order, and the last of them
+    /// before the trial is judged.
+    fn on_interval(&mut self, _interval: &Interval) {}
     /// The search sends nothing, so that the target can recover: `failed_probes` recovery probes
     /// have failed so far, and `elapsed` of the `patience` for the recovery is over.
     fn on_pause(&mut self, failed_probes: u32, elapsed: Duration, patience: Duration);
@@ -164,8 +172,8 @@ impl TestBed {
         is_apart.then(|| lag_bound(&self.limits))
     }
 
-    /// Judges a trial: with all that was counted if the client was on time then, if it is the target
-    /// itself that ran on the client's CPU, or if nothing else is left; else without the time in
+    /// Judges a trial: with all that was counted if the client was on time then, if it is the
+    /// target itself that ran on the client's CPU, or if nothing else is left; else without the time in
     /// which others kept the client from its work, unless too little is left for a verdict and all
     /// that was counted makes a PASS.
     fn judge(&self, figures: &mut TrialFigures, others: &CpuUseOfOthers) -> Judgement {
@@ -205,31 +213,17 @@ impl TestBed {
         if request.make_up && plan.is_extensible() {
             plan.extension_max = length;
         }
-        let makes_up = !plan.extension_max.is_zero();
+        plan.observed = watcher.wants_intervals();
         let certainty = Certainty::new(&self.limits, plan.arrivals.kind(), plan.offered_max());
+        let certainty = request.stop_when_certain.then_some(certainty);
+        let makes_up = !plan.extension_max.is_zero();
         let cpus = plan.cpus.clone();
         let observing = TrialObservation::begin(self.observer(&cpus));
         let at_s = self.started.elapsed().as_secs_f64();
         watcher.on_trial(phase, &plan);
-        let begun = Instant::now();
-        let mut is_certain = false;
         let running = start(plan)?;
-        let progress = running.progress();
-        let watch = CpuWatch::start(progress.clone(), &cpus);
-        while !running.is_finished() {
-            thread::sleep(POLL_INTERVAL);
-            let seen = progress.snapshot();
-            watcher.on_progress(seen, begun.elapsed());
-            let warning = self.first_ends.look(&seen.first_ends, &progress, &self.target.url);
-            warning.iter().for_each(|warning| watcher.on_warning(warning));
-            if makes_up && !seen.lost.is_zero() {
-                progress.extend_by(seen.lost);
-            }
-            is_certain |= request.stop_when_certain && certainty.is_fail(&seen.so_far);
-            if is_certain || watcher.wants_stop() {
-                running.stop();
-            }
-        }
+        let watch = CpuWatch::start(running.progress(), &cpus);
+        let is_certain = self.follow(&running, certainty.as_ref(), makes_up, watcher);
         let joined = running.join();
         let others = watch.end();
         let mut figures = joined?;
@@ -256,6 +250,46 @@ impl TestBed {
         trial.reasons.extend(observation.lost.as_ref().map(|reason| format!("the observer was lost: {reason}")));
         watcher.on_judged(&trial);
         Ok(TrialResult { figures, judgement, certain_after, disturbance, observation, trial })
+    }
+
+    /// Follows a run to its end, and shows it to the watcher. Stops it if the watcher wants that,
+    /// and when FAIL is certain; returns whether it is.
+    fn follow(
+        &self,
+        running: &Running,
+        certainty: Option<&Certainty>,
+        makes_up: bool,
+        watcher: &mut dyn Watcher,
+    ) -> bool {
+        let begun = Instant::now();
+        let progress = running.progress();
+        let mut course = watcher.wants_intervals().then(|| Course::new(progress.threads()));
+        let show_course = |course: &mut Option<Course>, watcher: &mut dyn Watcher| {
+            if let Some(course) = course {
+                progress.move_intervals(course);
+                course.take_complete().iter().for_each(|interval| watcher.on_interval(interval));
+            }
+        };
+        let mut is_certain = false;
+        while !running.is_finished() {
+            thread::sleep(POLL_INTERVAL);
+            show_course(&mut course, watcher);
+            let seen = progress.snapshot();
+            watcher.on_progress(seen, begun.elapsed());
+            let warning = self.first_ends.look(&seen.first_ends, &progress, &self.target.url);
+            warning.iter().for_each(|warning| watcher.on_warning(warning));
+            if makes_up && !seen.lost.is_zero() {
+                progress.extend_by(seen.lost);
+            }
+            is_certain |= certainty.is_some_and(|certainty| certainty.is_fail(&seen.so_far));
+            if is_certain || watcher.wants_stop() {
+                running.stop();
+            }
+        }
+        // A thread hands its last intervals over before it ends.
+        show_course(&mut course, watcher);
+        course.iter_mut().flat_map(Course::take_rest).for_each(|interval| watcher.on_interval(&interval));
+        is_certain
     }
 }
 

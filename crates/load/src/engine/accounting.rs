@@ -275,7 +275,25 @@ impl<P: Protocol> Engine<P> {
         over && self.busy == 0 && self.put_back.is_empty() && users_over && arrivals_over
     }
 
-    pub(super) fn publish(&self, now: Instant) {
+    /// Publishes the counters, and the intervals that have ended if the run is observed.
+    pub(super) fn publish(&mut self, now: Instant) {
+        if let Some(ended) = self.figures.trial.intervals.parts().filter(|ended| !ended.is_empty()) {
+            self.progress.hand_over(self.thread, ended);
+        }
+        self.publish_counters(now);
+    }
+
+    /// The same at the end of the run.
+    pub(super) fn publish_last(&mut self, now: Instant) {
+        let intervals = &mut self.figures.trial.intervals;
+        intervals.end_last_part();
+        if let Some(ended) = intervals.parts() {
+            self.progress.hand_over_last(self.thread, ended);
+        }
+        self.publish_counters(now);
+    }
+
+    fn publish_counters(&self, now: Instant) {
         let (offered, measured) = match &self.phase {
             Phase::Running(schedule) => (schedule.offered(), now - schedule.start),
             _ => (0, Duration::ZERO),

@@ -227,7 +227,7 @@ impl<D: Driver, P: Protocol> App<D> for Engine<P> {
             self.figures.interrupted = true;
             self.advance_accounting(now);
             self.cut(now);
-            self.publish(now);
+            self.publish_last(now);
             self.end_transports(driver, now);
             return LoopControl::Stop;
         }
@@ -253,7 +253,7 @@ impl<D: Driver, P: Protocol> App<D> for Engine<P> {
         if over && !(self.users.len() > 0 && self.wake_last(driver, now)) {
             self.advance_accounting(now);
             self.end_window(now);
-            self.publish(now);
+            self.publish_last(now);
             self.end_transports(driver, now);
             return LoopControl::Stop;
         }

@@ -108,6 +108,11 @@ pub struct Plan {
     pub lateness_max: Option<Duration>,
     /// Response times against which requests are counted while the run lasts.
     pub thresholds: Thresholds,
+    /// Whether the threads hand each interval of the course over as it ends
+    /// ([`Progress::move_intervals`]), for an observer of the run.
+    ///
+    /// [`Progress::move_intervals`]: crate::Progress::move_intervals
+    pub observed: bool,
     /// The CPU of each thread; never empty. Several threads may share one, so that each brings its
     /// own file table.
     pub cpus: Vec<usize>,
@@ -270,6 +275,7 @@ impl Plan {
             extension_max: Duration::ZERO,
             lateness_max: None,
             thresholds: Thresholds::default(),
+            observed: false,
             cpus: vec![0],
             own_tables: false,
             driver: DriverChoice::default(),

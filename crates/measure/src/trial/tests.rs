@@ -311,8 +311,8 @@ fn with_lags(requests: &[(u64, u64, u64)]) -> TrialFigures {
     figures
 }
 
-/// Runs of a low rate beside a compiler were once INVALID one time and PASS the next: p99 of the lag
-/// was a little below or above 1 ms, with response times far below their limit.
+/// Runs of a low rate beside a compiler were once INVALID one time and PASS the next: p99 of the
+/// lag was a little below or above 1 ms, with response times far below their limit.
 #[test]
 fn lateness_turns_no_pass_into_invalid() {
     let late = with_lags(&[(9800, 10 * MS, 50_000), (200, 13 * MS, 3 * MS)]);

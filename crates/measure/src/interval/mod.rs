@@ -1,13 +1,23 @@
 //! The course of a trial over time, in bounded memory whatever the trial's length.
 //!
 //! Each load thread keeps one [`IntervalSeries`] and never shares it; afterwards the series of all
-//! threads merge exactly. What the course means, such as a trend, is decided in `trial`.
+//! threads merge exactly. If somebody observes the trial while it goes on, a series also gives its
+//! intervals out as they end ([`IntervalPart`]), and a [`Course`] joins those of all threads. What
+//! the course means, such as a trend, is decided in `trial`.
 
+mod course;
+mod parts;
+mod record;
+
+pub use self::course::Course;
+pub use self::parts::IntervalPart;
+pub use self::record::{Interval, IntervalSummary};
+
+use self::parts::Parts;
+use self::record::Tally;
 use crate::compact::CompactHistogram;
 use crate::histogram::Histogram;
 use crate::outcome::Outcome;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 /// Most intervals that are kept by default.
 pub const INTERVALS_MAX: usize = 600;
@@ -45,18 +55,8 @@ pub struct IntervalSeries {
     /// `open_response_time` are of them.
     left_out_response_time: Option<Box<Histogram>>,
     leaves_out: bool,
-}
-
-/// The counts of one interval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Tally {
-    offered: u64,
-    sent: u64,
-    completed: u64,
-    good: u64,
-    errors: u64,
-    sessions: u64,
-    bytes_in: u64,
+    /// The same course for an observer of the running trial, if there is one.
+    parts: Option<Box<Parts>>,
 }
 
 #[derive(Debug, Clone)]
@@ -66,62 +66,6 @@ struct Closed {
     response_time: CompactHistogram,
     /// The response times of the later half, if the two are not merged yet.
     later_half: Option<CompactHistogram>,
-}
-
-/// One interval as a reader sees it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Interval {
-    /// Its beginning, in nanoseconds from the start of the trial.
-    pub start_ns: u64,
-    /// Its width in nanoseconds; the last interval of a series may be filled in part.
-    pub width_ns: u64,
-    /// Requests whose intended time lies in it.
-    pub offered: u64,
-    /// Requests whose first byte left in it.
-    pub sent: u64,
-    /// Whole responses that ended in it, good or not.
-    pub completed: u64,
-    /// Good responses that ended in it.
-    pub good: u64,
-    /// Errors that happened in it.
-    pub errors: u64,
-    /// Sessions that came to their end in it.
-    pub sessions: u64,
-    /// Requests offered but not ended at its end, those that wait for a connection included.
-    pub in_flight: u64,
-    /// Bytes received in it.
-    pub bytes_in: u64,
-    /// Response times of the requests that ended in it, to two significant digits.
-    pub response_time: Histogram,
-}
-
-/// One interval as it stands in the result document.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct IntervalSummary {
-    /// Its beginning, in seconds from the start of the trial.
-    pub t: f64,
-    /// Requests whose intended time lies in it.
-    pub offered: u64,
-    /// Good responses that ended in it.
-    pub good: u64,
-    /// Errors that happened in it.
-    pub errors: u64,
-    /// Requests offered but not ended at its end.
-    pub in_flight: u64,
-    /// Median response time in microseconds; 0 if nothing ended in it.
-    pub p50_us: f64,
-    /// 99th percentile of the response time in microseconds; 0 if nothing ended in it.
-    pub p99_us: f64,
-    /// Whole responses that ended in it, good or not.
-    #[serde(default)]
-    pub completed: u64,
-    /// Sessions that came to their end in it.
-    #[serde(default)]
-    pub sessions: u64,
-    /// Response times of the requests that ended in it, see [`Histogram::to_hdr_base64_us`]; empty
-    /// if there were none.
-    #[serde(default)]
-    pub hdr: String,
 }
 
 impl IntervalSeries {
@@ -148,6 +92,30 @@ impl IntervalSeries {
             closed_response_time: Histogram::new(),
             left_out_response_time: None,
             leaves_out: false,
+            parts: None,
+        }
+    }
+
+    /// The same series, which also gives its intervals out as they end ([`IntervalSeries::parts`]).
+    #[must_use]
+    pub fn observed(self) -> Self {
+        let parts = Some(Box::new(Parts::new(self.width_ns)));
+        Self { parts, ..self }
+    }
+
+    /// The intervals that have ended and were not taken yet, in order; `None` if nobody observes.
+    /// They keep the width that the series began with.
+    pub fn parts(&mut self) -> Option<&mut Vec<IntervalPart>> {
+        self.parts.as_mut().map(|parts| &mut parts.ended)
+    }
+
+    /// Ends the open interval for the observer, if anything is in it.
+    pub fn end_last_part(&mut self) {
+        if self.parts.is_some() {
+            self.fold();
+        }
+        if let Some(parts) = &mut self.parts {
+            parts.end_last(&self.open, self.in_flight);
         }
     }
 
@@ -155,8 +123,7 @@ impl IntervalSeries {
     /// intervals.
     pub fn leave_out(&mut self, leaves_out: bool) {
         if self.leaves_out != leaves_out {
-            self.reopened = Some(self.opened());
-            self.flush();
+            self.fold();
             self.leaves_out = leaves_out;
         }
     }
@@ -222,6 +189,8 @@ impl IntervalSeries {
     /// that is closed.
     pub fn advance_to(&mut self, offset_ns: u64) {
         // Widening doubles the width, so even a jump over years takes a bounded number of rounds.
+        // An interval that ends is the end of a part, too.
+        self.end_parts(offset_ns);
         while offset_ns.saturating_sub(self.open_start_ns()) >= self.width_ns {
             self.close();
         }
@@ -244,6 +213,8 @@ impl IntervalSeries {
     /// If the widths differ by anything but doublings.
     pub fn merge(&mut self, other: &IntervalSeries) {
         let mut other = other.clone();
+        // Nobody observes a trial that has ended.
+        (self.parts, other.parts) = (None, None);
         self.leave_out(false);
         other.leave_out(false);
         let (coarse, fine) = (self.width_ns.max(other.width_ns), self.width_ns.min(other.width_ns));
@@ -326,26 +297,44 @@ impl IntervalSeries {
     }
 
     fn interval(&self, position: u64, tally: &Tally, in_flight: u64, response_time: Histogram) -> Interval {
-        Interval {
-            start_ns: self.width_ns.saturating_mul(position),
-            width_ns: self.width_ns,
-            offered: tally.offered,
-            sent: tally.sent,
-            completed: tally.completed,
-            good: tally.good,
-            errors: tally.errors,
-            sessions: tally.sessions,
-            in_flight,
-            bytes_in: tally.bytes_in,
-            response_time,
-        }
+        Interval::new(self.width_ns.saturating_mul(position), self.width_ns, tally, in_flight, response_time)
     }
 
     fn open_start_ns(&self) -> u64 {
         self.width_ns.saturating_mul(self.closed.len() as u64)
     }
 
+    /// Ends the parts for the observer that end by this time.
+    fn end_parts(&mut self, until_ns: u64) {
+        if !self.parts.as_ref().is_some_and(|parts| parts.is_due(until_ns)) {
+            return;
+        }
+        self.fold();
+        if let Some(parts) = &mut self.parts {
+            parts.end_until(until_ns, &self.open, self.in_flight);
+        }
+    }
+
+    /// Moves the response times of the open interval to where those of whole intervals are.
+    fn fold(&mut self) {
+        if self.open_response_time.is_empty() {
+            return;
+        }
+        let recorded = CompactHistogram::of(&self.open_response_time);
+        if let Some(parts) = &mut self.parts {
+            parts.record(&recorded);
+        }
+        match &mut self.reopened {
+            Some(before) => before.merge(&recorded),
+            None => self.reopened = Some(recorded),
+        }
+        self.flush();
+    }
+
     fn close(&mut self) {
+        if let Some(parts) = &mut self.parts {
+            parts.begin_interval();
+        }
         self.closed.push(Closed {
             response_time: self.opened(),
             tally: std::mem::take(&mut self.open),
@@ -418,25 +407,6 @@ impl PartialEq for IntervalSeries {
     }
 }
 
-impl Interval {
-    /// The interval as it stands in the result document.
-    pub fn summary(&self) -> IntervalSummary {
-        let none = self.response_time.is_empty();
-        IntervalSummary {
-            t: self.start_ns as f64 / 1e9,
-            offered: self.offered,
-            good: self.good,
-            errors: self.errors,
-            in_flight: self.in_flight,
-            p50_us: self.response_time.quantile(0.5) as f64 / 1e3,
-            p99_us: self.response_time.quantile(0.99) as f64 / 1e3,
-            completed: self.completed,
-            sessions: self.sessions,
-            hdr: if none { String::new() } else { self.response_time.to_hdr_base64_us() },
-        }
-    }
-}
-
 impl Closed {
     /// Adds the counts of another load thread in the same interval.
     fn merge(&mut self, other: &Closed) {
@@ -460,18 +430,6 @@ impl Closed {
         let mut all = self.response_time.clone();
         self.later_half.iter().for_each(|later_half| all.merge(later_half));
         all
-    }
-}
-
-impl Tally {
-    fn add(&mut self, other: &Tally) {
-        self.offered += other.offered;
-        self.sent += other.sent;
-        self.completed += other.completed;
-        self.good += other.good;
-        self.errors += other.errors;
-        self.sessions += other.sessions;
-        self.bytes_in += other.bytes_in;
     }
 }
 
