@@ -231,7 +231,6 @@ fn a_line_of_curl_is_taken_by_each_command_that_loads() {
         );
     }
     refused(&["run", "--curl", &line, &other], &["the line of --curl has the URL already"]);
-    refused(&["run", "--curl", &format!("{line} -L")], &["-L", "redirects"]);
     refused(&["run", "--curl", "curl http://127.0.0.1:1/ -F a=b"], &["-F", "--body @FILE"]);
     refused(&["run", "--curl", "wget http://127.0.0.1:1/"], &["begins with curl"]);
     refused(&["replay", "log", &other, "--curl", &line], &["the log determines"]);

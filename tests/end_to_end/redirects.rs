@@ -86,6 +86,9 @@ fn redirects_are_followed_over_each_protocol_and_driver() {
             assert_eq!((number(&trial, "/counts/offered"), number(&trial, "/counts/sent")), (20.0, 20.0));
         }
     }
+    let line = format!("curl -L {}/docs", plain.url);
+    let of_curl = document::trial(&run_thalweg(&["run", "--curl", &line, "--requests", "20", "-c", "2", "--json"]));
+    assert_eq!(number(&of_curl, "/redirects/followed"), 20.0, "{of_curl:#}");
     let text = run(&format!("{}/docs", plain.url), &["--follow=1"]);
     assert!(text.stdout.contains("  status: 20 x 200, 20 x 301; 20 redirects followed\n"), "{text:?}");
 }

@@ -15,7 +15,7 @@ use url::Url;
 
 use self::options::{Meaning, by_letter, by_name};
 use crate::exit::{Failure, remark};
-use crate::options::{Body, HttpVersion, LoadOptions, RequestOptions};
+use crate::options::{Body, HttpVersion, LoadOptions, REDIRECTS_BY_DEFAULT, REDIRECTS_MAX, RequestOptions};
 use crate::requests::is_secret;
 
 /// A line of curl: what it requests, and how it connects.
@@ -41,7 +41,9 @@ pub struct CurlLine {
     tls_max: Option<String>,
     socket: Option<String>,
     has_globs: bool,
-    follows: Option<String>,
+    follows: bool,
+    /// How many redirects of a request are followed at most, if the line says it.
+    redirects_max: Option<String>,
     ignored: Vec<String>,
 }
 
@@ -157,7 +159,8 @@ impl CurlLine {
             Meaning::AbstractSocket => self.socket = Some(format!("@{value}")),
             Meaning::Url => self.set_url(value)?,
             Meaning::Globoff => self.has_globs = false,
-            Meaning::Location => self.follows = Some(option.to_owned()),
+            Meaning::Location => self.follows = true,
+            Meaning::RedirectsMax => self.redirects_max = Some(value),
             Meaning::Ignored | Meaning::IgnoredValue => self.ignored.push(option.to_owned()),
             Meaning::Refused(advice) => return Err(format!("{option} is not possible in a load: {advice}")),
         }
@@ -248,12 +251,6 @@ impl CurlLine {
                 .map_err(|()| "-u: this URL cannot have credentials".to_owned())?;
             self.url = url.into();
         }
-        // The one place for `--follow`: until there is that option, no redirect is followed.
-        if let Some(option) = &self.follows {
-            return Err(format!(
-                "{option}: redirects are not followed; leave it out, and give the URL that they lead to"
-            ));
-        }
         Ok(())
     }
 
@@ -299,11 +296,24 @@ impl CurlLine {
             let wrong = |error| Failure::usage(format!("--curl: --unix-socket {socket}: {error}"));
             load.unix_socket = Some(thalweg_sys::UnixAddr::new(socket).map_err(wrong)?);
         }
+        if self.follows && !given("follow") {
+            load.follow = self.redirects_followed()?;
+        }
         self.apply_tls(load, given)?;
         if !self.ignored.is_empty() {
             remark(&format!("--curl: ignored, because no request changes by it: {}", self.ignored.join(" ")));
         }
         Ok(())
+    }
+
+    /// How many redirects of a request `--follow` follows for the line; curl's -1 is no bound.
+    fn redirects_followed(&self) -> Result<Option<u8>, Failure> {
+        let text = self.redirects_max.as_deref().unwrap_or(REDIRECTS_BY_DEFAULT);
+        let number: i64 = text
+            .parse()
+            .map_err(|_| Failure::usage(format!("--curl: --max-redirs {text}: expected a number, such as 5")))?;
+        let bounded = u8::try_from(number).unwrap_or(REDIRECTS_MAX).min(REDIRECTS_MAX);
+        Ok((bounded > 0).then_some(bounded))
     }
 
     /// Sets the options of TLS, if the URL speaks it: curl ignores them otherwise.

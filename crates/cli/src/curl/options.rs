@@ -36,6 +36,7 @@ pub(super) enum Meaning {
     Globoff,
     /// It follows redirects.
     Location,
+    RedirectsMax,
     /// No request changes by it; with a value or without one.
     Ignored,
     IgnoredValue,
@@ -78,6 +79,7 @@ impl Meaning {
             | Self::UnixSocket
             | Self::AbstractSocket
             | Self::Url
+            | Self::RedirectsMax
             | Self::IgnoredValue => true,
         }
     }
@@ -133,7 +135,7 @@ pub(super) const OPTIONS: &[(&str, char, Meaning)] = &[
     ("--verbose", 'v', Meaning::Ignored),
     ("--dump-header", 'D', Meaning::IgnoredValue),
     ("--keepalive-time", NONE, Meaning::IgnoredValue),
-    ("--max-redirs", NONE, Meaning::IgnoredValue),
+    ("--max-redirs", NONE, Meaning::RedirectsMax),
     ("--output", 'o', Meaning::IgnoredValue),
     ("--stderr", NONE, Meaning::IgnoredValue),
     ("--trace", NONE, Meaning::IgnoredValue),

@@ -139,6 +139,23 @@ fn options_beside_the_line_take_precedence() {
 }
 
 #[test]
+fn redirects_are_followed_as_the_line_says() {
+    let check =
+        |line: &str, follow: Option<u8>| assert_eq!(applied(line, &[], &[]).unwrap().2.follow, follow, "{line}");
+    check("curl http://h/", None);
+    check("curl --max-redirs 3 http://h/", None);
+    check("curl -sL http://h/", Some(5));
+    check("curl --location --max-redirs 3 http://h/", Some(3));
+    check("curl -L --max-redirs 0 http://h/", None);
+    check("curl -L --max-redirs 50 http://h/", Some(REDIRECTS_MAX));
+    check("curl --location-trusted --max-redirs -1 http://h/", Some(REDIRECTS_MAX));
+    let (_, _, beside) = applied("curl -L http://h/", &["--follow=2"], &["follow"]).unwrap();
+    assert_eq!(beside.follow, Some(2));
+    let refused = applied("curl -L --max-redirs many http://h/", &[], &[]).unwrap_err();
+    assert!(refused.to_string().contains("--max-redirs many"), "{refused}");
+}
+
+#[test]
 fn other_lines_are_refused_by_name() {
     check_refused("", "begins with curl");
     check_refused("wget http://h/", "\"wget\"");
@@ -147,8 +164,6 @@ fn other_lines_are_refused_by_name() {
     check_refused("curl http://u:secret@h/ http://h/b", "two URLs, http://h/ and http://h/b");
     check_refused("curl http://h/ | jq .", "\"|\" is for a shell");
     check_refused("curl http://h/ 2>/dev/null", "for a shell");
-    check_refused("curl -L http://h/", "-L: redirects are not followed");
-    check_refused("curl -sLk http://h/", "-L: redirects");
     check_refused("curl -F a=b http://h/", "-F is not possible in a load: put the body into a file");
     check_refused("curl -G -d a=b http://h/", "-G is not possible");
     check_refused("curl --proxy p http://h/", "--proxy is not possible");

@@ -13,6 +13,12 @@ use super::client_tls::ClientTlsOptions;
 use super::headings::{CLIENT, CONNECTIONS, LIMITS, REQUESTS};
 use super::values::{CpuList, DriverOption, RANGE_MAX, parse_cpus, positive, positive_calls, within};
 
+/// How many redirects of a request are followed at most, unless the option says it.
+pub const REDIRECTS_BY_DEFAULT: &str = "5";
+
+/// The most redirects of a request that can be followed.
+pub const REDIRECTS_MAX: u8 = 20;
+
 /// Load options, for every command that loads.
 #[derive(Debug, Args)]
 #[command(next_help_heading = CONNECTIONS)]
@@ -41,8 +47,8 @@ pub struct LoadOptions {
     pub retry_refused: u8,
     /// Follow redirects on the same host (scheme, host and port), at most N for a request
     /// [default without N: 5]
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5",
-        hide_short_help = true, value_parser = clap::value_parser!(u8).range(1..=20))]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, hide_short_help = true,
+        default_missing_value = REDIRECTS_BY_DEFAULT, value_parser = clap::value_parser!(u8).range(1..=i64::from(REDIRECTS_MAX)))]
     pub follow: Option<u8>,
     /// Idle connection to use next
     #[arg(long, value_name = "WHICH", default_value = "oldest", hide_short_help = true)]

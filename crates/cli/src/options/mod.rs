@@ -38,7 +38,7 @@ pub use disk::DiskOptions;
 pub use doctor::DoctorOptions;
 pub use files::FilesOptions;
 pub use find::{FindOptions, NamedUrl, OverloadOption};
-pub use load::{HttpVersion, LoadOptions};
+pub use load::{HttpVersion, LoadOptions, REDIRECTS_BY_DEFAULT, REDIRECTS_MAX};
 pub use manual::{CompletionsOptions, ManOptions};
 pub use observe::{ObserveOptions, ObserverOptions};
 pub use output::{Format, OutputOptions};

@@ -173,9 +173,9 @@ impl TestBed {
     }
 
     /// Judges a trial: with all that was counted if the client was on time then, if it is the
-    /// target itself that ran on the client's CPU, or if nothing else is left; else without the time in
-    /// which others kept the client from its work, unless too little is left for a verdict and all
-    /// that was counted makes a PASS.
+    /// target itself that ran on the client's CPU, or if nothing else is left; else without the
+    /// time in which others kept the client from its work, unless too little is left for a verdict
+    /// and all that was counted makes a PASS.
     fn judge(&self, figures: &mut TrialFigures, others: &CpuUseOfOthers) -> Judgement {
         if figures.left_out.total().is_zero() {
             figures.take_back();

@@ -78,8 +78,8 @@ const REFUSED_MIN: f64 = 0.01;
 ///   fails but stays valid. The same holds for a refused connection. The client is to blame for
 ///   requests that lacked a descriptor or an address, and for those that it did not get to although
 ///   nothing kept it ([`TrialFigures::unsent_by_client`]).
-/// * An open loop sent more than 5 % of the requests later than the next arrival was due, and later
-///   than 1 ms: the target has met bursts instead of the schedule.
+/// * An open loop sent more than 5 % of the requests later than the next arrival was due, and
+///   later than 1 ms: the target has met bursts instead of the schedule.
 /// * In a closed loop, p99 lag above 1 ms or above a tenth of the tightest response-time limit: late
 ///   workers offer less load.
 /// * Descriptors or addresses ran out, even once: from then on connections did not follow the plan.
