@@ -50,8 +50,8 @@ check: ## Run the tests: unit, property, simulated, driver contract, fuzz corpus
 	@status=0; \
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-3} $(CARGO) test --locked --workspace --no-fail-fast --lib --bins --test '[!e]*' \
 	    || status=$$?; \
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-12} $(CARGO) test --locked --workspace --no-fail-fast --examples --test 'e*' \
-	    || status=$$?; \
+	$(CARGO) build --locked --package thalweg-cli --examples || status=$$?; \
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-12} $(CARGO) test --locked --workspace --no-fail-fast --test 'e*' || status=$$?; \
 	exit $$status
 
 replay: ## Run the fuzz targets on their stored corpus

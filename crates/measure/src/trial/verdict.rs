@@ -80,8 +80,8 @@ const REFUSED_MIN: f64 = 0.01;
 ///   nothing kept it ([`TrialFigures::unsent_by_client`]).
 /// * An open loop sent more than 5 % of the requests later than the next arrival was due, and
 ///   later than 1 ms: the target has met bursts instead of the schedule.
-/// * In a closed loop, p99 lag above 1 ms or above a tenth of the tightest response-time limit: late
-///   workers offer less load.
+/// * In a closed loop, p99 lag above 1 ms or above a tenth of the tightest response-time limit:
+///   late workers offer less load.
 /// * Descriptors or addresses ran out, even once: from then on connections did not follow the plan.
 /// * A load thread starved: throttled for 1 % of the time, or in a closed loop over 5 % of it
 ///   runnable without running, busy for over 95 % or standing still for over 5 %. In an open loop
