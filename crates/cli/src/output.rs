@@ -189,7 +189,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// or a pipe, and where the user wants none.
 ///
 /// # Errors
-/// As for [`print`].
+/// As for [`print()`].
 pub fn print_text(text: &str) -> Result<(), Failure> {
     print_to(&mut anstream::stdout().lock(), text)
 }
