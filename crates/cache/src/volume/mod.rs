@@ -1,0 +1,217 @@
+//! A volume: two cyclic logs on one medium, with a directory in memory. Reading is in `reader`,
+//! appending and eviction in `writer` and `eviction`, durability in `checkpoint` and `recovery`,
+//! walking over everything in `walk`. Several volumes as one cache are in `cache`.
+//!
+//! Two locks: the writer's is held over writes, the index' over look-ups in memory only. The writer's
+//! is taken first. A look-up never waits for a write.
+
+mod checkpoint;
+mod eviction;
+mod reader;
+mod recovery;
+mod walk;
+mod writer;
+
+pub use reader::{Body, Fragment, Location};
+pub use walk::{Stored, Verification};
+
+use crate::{
+    cursor::{Log, MAIN},
+    directory::{Directory, Entry},
+    error::Error,
+    geometry::{Geometry, UNIT_BYTES},
+    ghost::Ghost,
+    key::PartHash,
+    leases::Leases,
+    medium::Medium,
+    purges::Purges,
+    record::Header,
+    statistics::Statistics,
+};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+pub use writer::Purge;
+use writer::Writer;
+
+/// A source of the time, in seconds since 1970.
+pub type Clock = fn() -> u64;
+
+/// How a volume is used.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Fragments with bodies up to this size are returned in memory, and verified at every look-up;
+    /// longer ones as a location, verified at the first.
+    pub memory_bytes_max: u32,
+    /// Hits in probation that move a fragment to the main area.
+    pub promoting_hits: u8,
+    /// The share of a stripe of the main area that fragments with a second chance may take.
+    pub second_chance_share: f64,
+    /// Failures of the medium after which the volume is taken out.
+    pub failures_max: u64,
+    /// The time for records and stripes.
+    pub clock: Clock,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            memory_bytes_max: 16 << 10,
+            promoting_hits: 1,
+            second_chance_share: 0.75,
+            failures_max: 16,
+            clock: system_clock,
+        }
+    }
+}
+
+fn system_clock() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs())
+}
+
+/// An open volume.
+pub struct Volume {
+    medium: Arc<dyn Medium>,
+    geometry: Geometry,
+    settings: Settings,
+    read_only: bool,
+    leases: Arc<Leases>,
+    failures: AtomicU64,
+    index: Mutex<Index>,
+    writer: Mutex<Writer>,
+}
+
+/// Everything that a look-up needs.
+struct Index {
+    directory: Directory,
+    ghost: Ghost,
+    purges: Purges,
+    log: Log,
+    /// Records that are not on the medium yet, by their offset in units.
+    pending: HashMap<u32, Arc<Pending>>,
+    /// When each stripe was last written, in seconds since 1970; 0 for never.
+    stripe_times: Vec<u32>,
+    statistics: Statistics,
+}
+
+/// A record in memory.
+struct Pending {
+    header: Header,
+    body: Arc<[u8]>,
+}
+
+impl Index {
+    fn empty(geometry: &Geometry) -> Self {
+        let directory = Directory::new(geometry.buckets);
+        Self {
+            // As many as the directory has fragments when it is as full as it was planned to be,
+            // less a fifth: 4 bytes for each.
+            ghost: Ghost::new((directory.bytes() / 8 * 8 / 10) as usize),
+            directory,
+            purges: Purges::new(geometry.purge_slots),
+            log: Log::new(geometry),
+            pending: HashMap::new(),
+            stripe_times: vec![0; geometry.stripes() as usize],
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// The fragment's entry, unless its stripe has been overwritten.
+    fn living(&self, hash: PartHash) -> Option<Entry> {
+        self.directory.find(hash).filter(|entry| self.log.age(*entry).is_some())
+    }
+
+    /// Puts an entry into the directory.
+    fn enter(&mut self, hash: PartHash, entry: Entry) {
+        let log = self.log;
+        if self.directory.insert(hash, entry, |held| log.age(held)) {
+            self.statistics.displaced += 1;
+        }
+    }
+}
+
+impl Volume {
+    /// The volume's id; another one after it was emptied.
+    pub fn id(&self) -> u64 {
+        self.geometry.id
+    }
+
+    /// The size of the volume in bytes.
+    pub fn size(&self) -> u64 {
+        self.geometry.size
+    }
+
+    /// The longest body that can be appended.
+    pub fn fragment_bytes_max(&self) -> usize {
+        self.geometry.body_bytes_max()
+    }
+
+    /// Whether the volume was taken out after too many failures of its medium.
+    pub fn is_lost(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) > self.settings.failures_max
+    }
+
+    /// Whether nothing can be appended.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// The counts since the opening, and the state.
+    pub fn statistics(&self) -> Statistics {
+        let index = self.index();
+        let stripe_bytes = u64::from(self.geometry.stripe_bytes);
+        let filled: u64 = index.log.rings.iter().map(|ring| ring.filled()).sum();
+        let directory_bytes = index.directory.bytes();
+        let ring = index.log.rings[MAIN];
+        let next = index.stripe_times[ring.stripe(ring.head + 1) as usize];
+        let tables = u64::from(self.geometry.purge_slots) * 16 + u64::from(self.geometry.stripes()) * 8;
+        Statistics {
+            failures: self.failures.load(Ordering::Relaxed),
+            lost_volumes: u64::from(self.is_lost()),
+            capacity_bytes: u64::from(self.geometry.stripes()) * stripe_bytes,
+            filled_bytes: filled * stripe_bytes,
+            directory_bytes,
+            // Two open segments, the buffer that they are written from, and what an eviction in
+            // each area holds.
+            memory_bytes_max: directory_bytes + index.ghost.bytes() + tables + 5 * stripe_bytes,
+            oldest_s: (next != 0).then_some(u64::from(next)),
+            ..index.statistics
+        }
+    }
+
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().expect("no thread panics over the index")
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().expect("no thread panics over the log")
+    }
+
+    /// The offset on the medium of an offset in units from the start of the log.
+    fn offset(&self, offset_units: u32) -> u64 {
+        self.geometry.log_offset() + u64::from(offset_units) * UNIT_BYTES
+    }
+
+    /// Counts a failure of the medium.
+    fn failed(&self, error: Error) -> Error {
+        if error.is_of_medium() {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        error
+    }
+
+    fn check_writable(&self) -> Result<(), Error> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        if self.is_lost() {
+            return Err(Error::Lost(self.failures.load(Ordering::Relaxed)));
+        }
+        Ok(())
+    }
+}
