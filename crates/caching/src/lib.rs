@@ -34,9 +34,11 @@
 
 mod age;
 mod cache_status;
+mod conditional;
 mod conditions;
 mod decision;
 mod directives;
+mod fallback;
 mod fields;
 mod freshness;
 mod groups;
@@ -52,7 +54,12 @@ mod variant;
 mod version;
 
 pub use age::{SECONDS_MAX, Times};
+pub use cache_status::{CacheStatus, ForwardReason, Outcome};
+pub use conditional::Validation;
+pub use conditions::{ClientAnswer, answer_conditions, is_sent_with_not_modified};
+pub use decision::{Decision, decide};
 pub use directives::{FieldScope, Limit, RequestDirectives, ResponseDirectives};
+pub use fallback::{Failure, Fallback};
 pub use fields::{FieldLines, StoredFields, is_connection_field};
 pub use freshness::Freshness;
 pub use groups::{GROUP_BYTES_MAX, GROUPS_MAX, cache_groups};

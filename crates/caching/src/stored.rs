@@ -97,6 +97,12 @@ impl StoredResponse {
         self.key.as_deref() == Some(key)
     }
 
+    /// What tells which of two responses is more recent: Date, then the time of arrival.
+    #[must_use]
+    pub const fn recency(&self) -> (i64, i64) {
+        (self.freshness.date, self.freshness.received)
+    }
+
     /// Its entity tag.
     #[must_use]
     pub fn etag(&self) -> Option<EntityTag<'_>> {
