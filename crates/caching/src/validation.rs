@@ -144,3 +144,115 @@ fn complete_bytes(stored: &StoredResponse) -> Option<u64> {
         None => stored.fields.first("content-length").and_then(decimal),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::age::Times;
+    use crate::cache_status::ForwardReason;
+    use crate::fallback::Fallback;
+    use crate::fields::tests::fields;
+    use crate::policy::Policy;
+
+    const NOW: i64 = 2_000_000;
+    const MODIFIED: &str = "Last-Modified: Thu, 01 Jan 1970 00:00:01 GMT";
+    const CHANGED: &str = "Last-Modified: Thu, 01 Jan 1970 00:00:02 GMT";
+
+    fn stored(status: u16, lines: &[&str], received: i64) -> StoredResponse {
+        let times = Times { request: received, response: received };
+        StoredResponse::new(&Policy::default(), &fields(&[]), status, &fields(lines), times)
+    }
+
+    /// Validates variants of which the first is the oldest.
+    fn check(variants: &[&[&str]], selected: Option<usize>, status: u16, lines: &[&str], expected: &str) {
+        let variants: Vec<StoredResponse> =
+            (1000..).zip(variants).map(|(received, lines)| stored(200, lines, received)).collect();
+        let variants: Vec<&StoredResponse> = variants.iter().collect();
+        let validation = Validation::of(&variants, selected, ForwardReason::Stale, None);
+        let shown = match outcome(&validation, &variants, status, &fields(lines), NOW) {
+            ValidationOutcome::Freshen { indices, answer } => format!("freshen {indices:?}, answer {answer}"),
+            ValidationOutcome::Replace => "replace".to_owned(),
+            ValidationOutcome::Fallback { index } => format!("fallback {index}"),
+            ValidationOutcome::Forward => "forward".to_owned(),
+            ValidationOutcome::FetchWhole => "fetch whole".to_owned(),
+        };
+        assert_eq!(shown, expected, "{variants:?} {selected:?} {status} {lines:?}");
+    }
+
+    const A: &[&str] = &["ETag: \"a\""];
+    const B: &[&str] = &["ETag: \"b\""];
+    const WEAK: &[&str] = &["ETag: W/\"a\""];
+    const DATED: &[&str] = &[MODIFIED];
+
+    #[test]
+    fn freshened_responses() {
+        // RFC 9111, 4.3.4: strong validators.
+        check(&[A], Some(0), 304, A, "freshen [0], answer 0");
+        check(&[A, B], Some(0), 304, B, "freshen [1], answer 1");
+        check(&[A, B, A], Some(0), 304, A, "freshen [0, 2], answer 0");
+        check(&[A, B, A], None, 304, A, "freshen [0, 2], answer 2");
+        check(&[A], Some(0), 304, B, "fetch whole");
+        check(&[WEAK], Some(0), 304, A, "fetch whole");
+        check(&[DATED], Some(0), 304, &[MODIFIED], "freshen [0], answer 0");
+        check(&[DATED, DATED], Some(0), 304, &[MODIFIED], "freshen [0, 1], answer 0");
+        check(&[DATED], Some(0), 304, &[CHANGED], "fetch whole");
+        // Weak validators: the most recent.
+        check(&[WEAK, WEAK], None, 304, WEAK, "freshen [1], answer 1");
+        check(&[A], Some(0), 304, WEAK, "freshen [0], answer 0");
+        let same_second = "Date: Thu, 01 Jan 1970 00:00:01 GMT";
+        check(&[DATED, DATED], Some(0), 304, &[MODIFIED, same_second], "freshen [1], answer 1");
+        // No validator at all.
+        check(&[DATED], Some(0), 304, &[], "freshen [0], answer 0");
+        check(&[A], Some(0), 304, &[], "freshen [0], answer 0");
+        check(&[A, B], Some(0), 304, &[], "fetch whole");
+        check(&[A, DATED], Some(1), 304, &[], "freshen [1], answer 1");
+    }
+
+    #[test]
+    fn other_answers() {
+        // RFC 9111, 4.3.3.
+        check(&[A], Some(0), 200, B, "replace");
+        check(&[A], Some(0), 404, &[], "replace");
+        check(&[A], Some(0), 503, &[], "forward");
+    }
+
+    #[test]
+    fn failing_origins() {
+        let check = |until, status, expected| {
+            let response = stored(200, A, 1000);
+            let fallback = Some(Fallback { index: 0, until });
+            let validation = Validation::of(&[&response], Some(0), ForwardReason::Stale, fallback);
+            let found = outcome(&validation, &[&response], status, &fields(&[]), NOW);
+            assert_eq!(found, expected, "{until} {status}");
+        };
+        // RFC 5861, 4.
+        check(NOW, 503, ValidationOutcome::Fallback { index: 0 });
+        check(NOW - 1, 503, ValidationOutcome::Forward);
+        check(NOW, 501, ValidationOutcome::Forward);
+        check(NOW, 404, ValidationOutcome::Replace);
+    }
+
+    #[test]
+    fn answers_to_head() {
+        let check = |status: u16, lines: &[&str], head: (u16, &[&str]), expected| {
+            let found = head_outcome(&stored(status, lines, 1000), head.0, &fields(head.1));
+            assert_eq!(found, expected, "{status} {lines:?} {head:?}");
+        };
+        let whole: &[&str] = &["ETag: \"a\"", MODIFIED, "Content-Length: 10"];
+        // RFC 9111, 4.3.5.
+        check(200, whole, (200, whole), HeadOutcome::Freshen);
+        check(200, whole, (200, &[]), HeadOutcome::Freshen);
+        check(200, whole, (200, &["ETag: \"a\""]), HeadOutcome::Freshen);
+        check(200, whole, (200, &["ETag: \"b\""]), HeadOutcome::Invalidate);
+        check(200, whole, (200, &["ETag: W/\"a\""]), HeadOutcome::Invalidate);
+        check(200, whole, (200, &[CHANGED]), HeadOutcome::Invalidate);
+        check(200, whole, (200, &["Content-Length: 11"]), HeadOutcome::Invalidate);
+        check(200, whole, (200, &["Content-Length: x"]), HeadOutcome::Invalidate);
+        check(200, A, (200, &["Content-Length: 11"]), HeadOutcome::Freshen);
+        check(200, whole, (410, whole), HeadOutcome::Keep);
+        check(404, whole, (200, whole), HeadOutcome::Keep);
+        let part: &[&str] = &["ETag: \"a\"", "Content-Range: bytes 0-4/10", "Content-Length: 5"];
+        check(206, part, (200, &["Content-Length: 10"]), HeadOutcome::Freshen);
+        check(206, part, (200, &["Content-Length: 5"]), HeadOutcome::Invalidate);
+    }
+}
