@@ -1,10 +1,7 @@
 //! The age of a response (RFC 9111, 4.2.3 and 5.1). All differences of times saturate.
 
-use crate::directives::delta_seconds;
 use crate::fields::FieldLines;
-
-/// The greatest number of seconds that is told apart (RFC 9111, 1.2.2), some 68 years.
-pub const SECONDS_MAX: u32 = 1 << 31;
+use crate::seconds::{add, delta_seconds, elapsed};
 
 /// When a response was asked for and when its head came, in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,20 +47,11 @@ pub(crate) fn initial_age(age: AgeField, date: i64, times: Times) -> u32 {
     apparent_age.max(add(age_value, elapsed(times.request, times.response)))
 }
 
-/// The seconds from one time to a later one; 0 if it is not later.
-pub(crate) fn elapsed(from: i64, to: i64) -> u32 {
-    u32::try_from(to.saturating_sub(from).max(0)).unwrap_or(SECONDS_MAX).min(SECONDS_MAX)
-}
-
-/// The sum, at most [`SECONDS_MAX`].
-pub(crate) fn add(one: u32, other: u32) -> u32 {
-    one.saturating_add(other).min(SECONDS_MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fields::tests::fields;
+    use crate::seconds::SECONDS_MAX;
 
     #[test]
     fn age_field() {

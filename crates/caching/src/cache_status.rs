@@ -18,7 +18,7 @@ pub struct CacheStatus<'a> {
     pub detail: Option<&'a str>,
 }
 
-/// Where an answer came from.
+/// The source of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The store, without asking the origin.

@@ -1,5 +1,5 @@
-//! What a request gets: from the store, from the origin, or from the store after a word with the
-//! origin (RFC 9111, 4; RFC 5861).
+//! The decision on a request: an answer from the store, a validation, or a fetch (RFC 9111, 4; RFC
+//! 5861).
 //!
 //! Which bytes of a response are stored is not looked at here: that is `partial`'s, once a response
 //! was chosen.
@@ -15,7 +15,7 @@ use crate::request::CacheRequest;
 use crate::stored::StoredResponse;
 use crate::variant::{Vary, push_secondary_key};
 
-/// What is to be done for a request. An index is that of a stored response among those given.
+/// The way to answer a request. An index is that of a stored response among those given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Answer from the store.

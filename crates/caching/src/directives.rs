@@ -1,15 +1,15 @@
 //! Cache-Control (RFC 9111, 5.2; RFC 5861; RFC 8246) and Pragma: the directives of a request and of
 //! a response.
 //!
-//! Of a directive that comes more than once the first counts (4.2.1); a directive that is invalid is
-//! read as the more careful choice. Which directives win over which is for those that use them.
+//! Of a directive that comes more than once the first counts (4.2.1); a directive that is invalid
+//! is read as the more careful choice. Which directives win over which is for those that use them.
 
 use std::borrow::Cow;
 
 use thalweg_wire::trim_ows;
 
-use crate::age::SECONDS_MAX;
 use crate::fields::{FieldLines, is_token, list_elements, token_or_string};
+use crate::seconds::{SECONDS_MAX, delta_seconds};
 
 /// A directive whose argument is a number of seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -248,16 +248,6 @@ impl<'a> Directive<'a> {
     }
 }
 
-/// A number of seconds (RFC 9111, 1.2.2): digits only; one too large counts as [`SECONDS_MAX`].
-pub(crate) fn delta_seconds(digits: &[u8]) -> Option<u32> {
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let seconds =
-        digits.iter().fold(0u32, |number, &byte| number.saturating_mul(10).saturating_add(u32::from(byte - b'0')));
-    Some(seconds.min(SECONDS_MAX))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -339,7 +329,7 @@ mod tests {
             directives.no_transform,
         ];
         assert_eq!(flags, [true; 7]);
-        assert_eq!(ResponseDirectives::of(&fields(&["Cache-Control: no-stor, x=no-store"])).no_store, false);
+        assert!(!ResponseDirectives::of(&fields(&["Cache-Control: no-stor, x=no-store"])).no_store);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Field lines: reading them by name, the list syntax with quoted strings, and the fields of a stored
-//! response in the order in which they came.
+//! Field lines: reading them by name, the list syntax with quoted strings, and the fields of a
+//! stored response in the order in which they came.
 //!
 //! Nothing here knows what a field means, but for the fields that belong to a connection and are
 //! never stored (RFC 9111, 3.1).
@@ -75,8 +75,8 @@ impl StoredFields {
         self.lines.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
     }
 
-    /// Takes over the fields of a newer response (RFC 9111, 3.2). A field takes the place of the old
-    /// one of its name; new ones follow the old.
+    /// Takes over the fields of a newer response (RFC 9111, 3.2). A field takes the place of the
+    /// old one of its name; new ones follow the old.
     ///
     /// Left as they are: the fields of the connection, and those that describe the stored bytes,
     /// which a response without content cannot change.

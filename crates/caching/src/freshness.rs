@@ -3,10 +3,11 @@
 
 use thalweg_wire::date;
 
-use crate::age::{self, AgeField, Times, add, elapsed};
+use crate::age::{self, AgeField, Times};
 use crate::directives::{FieldScope, Limit, ResponseDirectives};
 use crate::fields::FieldLines;
 use crate::policy::Policy;
+use crate::seconds::{SECONDS_MAX, add, elapsed};
 use crate::targeted::response_directives;
 
 /// The freshness of a stored response.
@@ -138,7 +139,7 @@ fn implied_lifetime(
     match fields.first("last-modified").and_then(date::parse) {
         Some(modified) if modified < date => {
             let share = u64::from(elapsed(modified, date)) * u64::from(policy.heuristic_percent) / 100;
-            let seconds = u32::try_from(share).unwrap_or(age::SECONDS_MAX);
+            let seconds = u32::try_from(share).unwrap_or(SECONDS_MAX);
             seconds.max(policy.heuristic_seconds_min).min(policy.heuristic_seconds_max)
         }
         _ if matches!(status, 404 | 405 | 410 | 414 | 501) => policy.negative_seconds_default,
@@ -265,7 +266,7 @@ mod tests {
         assert_eq!(lifetime(&policy, 200, 1_000_000), 600);
         assert_eq!(lifetime(&policy, 503, 1000), 0);
         let policy = Policy { heuristic_percent: u32::MAX, heuristic_seconds_max: u32::MAX, ..policy };
-        assert_eq!(lifetime(&policy, 200, 1_000_000_000), crate::SECONDS_MAX);
+        assert_eq!(lifetime(&policy, 200, 1_000_000_000), SECONDS_MAX);
     }
 
     #[test]
@@ -317,6 +318,6 @@ mod tests {
         assert_eq!(freshness.ttl_seconds(NOW + 3), 567);
         assert_eq!(freshness.ttl_seconds(NOW + 600), -30);
         assert_eq!(freshness.staleness_seconds(NOW + 600), 30);
-        assert_eq!(freshness.age_seconds(i64::MAX), crate::SECONDS_MAX);
+        assert_eq!(freshness.age_seconds(i64::MAX), SECONDS_MAX);
     }
 }

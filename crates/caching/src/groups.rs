@@ -17,7 +17,8 @@ pub fn cache_groups(fields: &impl FieldLines) -> Vec<String> {
 }
 
 /// The strings in a structured list. A field that is no list is ignored (RFC 9651, 4.2), and
-/// so are members that are no strings, beyond the bounds, or there twice. Parameters have no meaning.
+/// so are members that are no strings, beyond the bounds, or there twice. Parameters have no
+/// meaning.
 pub(crate) fn member_groups(fields: &impl FieldLines, name: &str) -> Vec<String> {
     let mut groups = Vec::new();
     if !fields.has(name) {

@@ -1,4 +1,4 @@
-//! What a request that may have changed something invalidates (RFC 9111, 4.4; RFC 9875), and the
+//! Invalidation by requests that may have changed something (RFC 9111, 4.4; RFC 9875), and the
 //! comparison of URIs that this takes.
 //!
 //! The URIs are given in the normal form of the `url` crate; the caller makes its keys of them.

@@ -1,4 +1,5 @@
-//! The decisions of a shared HTTP cache (RFC 9111), without I/O: fields and times in, decisions out.
+//! The decisions of a shared HTTP cache (RFC 9111), without I/O: fields and times in, decisions
+//! out.
 //!
 //! Owned here: the fields that caches read and write, which responses may be stored and for how
 //! long they are fresh ([`StoredResponse`]), what a request gets from the stored responses
@@ -46,6 +47,7 @@ mod invalidation;
 mod partial;
 mod policy;
 mod request;
+mod seconds;
 mod stored;
 mod storing;
 mod targeted;
@@ -53,7 +55,7 @@ pub mod validation;
 mod variant;
 mod version;
 
-pub use age::{SECONDS_MAX, Times};
+pub use age::Times;
 pub use cache_status::{CacheStatus, ForwardReason, Outcome};
 pub use conditional::Validation;
 pub use conditions::{ClientAnswer, answer_conditions, is_sent_with_not_modified};
@@ -64,9 +66,10 @@ pub use fields::{FieldLines, StoredFields, is_connection_field};
 pub use freshness::Freshness;
 pub use groups::{GROUP_BYTES_MAX, GROUPS_MAX, cache_groups};
 pub use invalidation::{Invalidation, invalidation};
-pub use partial::{Combination, ContentRange, Coverage, RangePlan, combine, plan, push_range};
+pub use partial::{Combination, ContentRange, Coverage, combine, missing_fragments, push_range};
 pub use policy::Policy;
 pub use request::CacheRequest;
+pub use seconds::SECONDS_MAX;
 pub use stored::StoredResponse;
 pub use storing::{Refusal, Storability, storability};
 pub use targeted::response_directives;

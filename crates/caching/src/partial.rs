@@ -1,9 +1,9 @@
 //! Parts of an object: Content-Range, the stored ranges of one version, which bytes a request still
-//! needs from the origin, and whether a received part belongs to the stored ones (RFC 9110, 14.4 and
-//! 15.3.7.3; RFC 9111, 3.3 and 3.4).
+//! needs from the origin, and whether a received part belongs to the stored ones (RFC 9110, 14.4
+//! and 15.3.7.3; RFC 9111, 3.3 and 3.4). Range itself is `thalweg_wire::range`'s to read.
 
 use thalweg_wire::encode::push_decimal;
-use thalweg_wire::range::{ByteRange, ByteRanges, RangeSet, Unsatisfiable};
+use thalweg_wire::range::ByteRange;
 use thalweg_wire::trim_ows;
 
 use crate::version::{Change, Version};
@@ -117,52 +117,25 @@ impl Coverage {
     }
 }
 
-/// The answer to a request of a stored version, and what has to be fetched for it.
-#[derive(Clone, Debug)]
-pub enum RangePlan {
-    /// The whole representation, as 200.
-    Whole {
-        /// The bytes that are not stored, in order, aligned to fragments.
-        missing: Vec<ByteRange>,
-    },
-    /// Parts of it, as 206.
-    Parts {
-        /// The parts, in the order of the request, without overlaps.
-        parts: ByteRanges,
-        /// The bytes that are not stored, in order, aligned to fragments.
-        missing: Vec<ByteRange>,
-    },
-    /// No part lies inside: 416.
-    Unsatisfiable,
-}
-
-/// Plans the answer to a request with that Range, if it applies, from the stored bytes of a version
-/// of `complete_bytes`. What is missing is widened to whole fragments of `fragment_bytes`.
+/// The bytes that have to be fetched to answer with the wanted ranges of an object of
+/// `complete_bytes`, inside which they lie: in order, and widened to whole fragments of
+/// `fragment_bytes`. Empty, and without memory, if all are stored.
 ///
 /// # Panics
 /// When `fragment_bytes` is 0.
 #[must_use]
-pub fn plan(range: Option<&[u8]>, coverage: &Coverage, complete_bytes: u64, fragment_bytes: u64) -> RangePlan {
+pub fn missing_fragments(
+    wanted: &[ByteRange],
+    coverage: &Coverage,
+    complete_bytes: u64,
+    fragment_bytes: u64,
+) -> Vec<ByteRange> {
     assert!(fragment_bytes > 0, "fragments have bytes");
-    // RFC 9110, 14.2: a Range that cannot be read is ignored.
-    let Some(set) = range.and_then(RangeSet::parse) else {
-        let mut missing = Vec::new();
-        if let Some(last) = complete_bytes.checked_sub(1) {
-            coverage.missing(ByteRange { first: 0, last }, &mut missing);
-        }
-        return RangePlan::Whole { missing: aligned(&missing, complete_bytes, fragment_bytes) };
-    };
-    match set.resolve(complete_bytes) {
-        Err(Unsatisfiable) => RangePlan::Unsatisfiable,
-        Ok(parts) => {
-            let parts = parts.without_overlaps();
-            let mut missing = Vec::new();
-            for &part in parts.as_slice() {
-                coverage.missing(part, &mut missing);
-            }
-            RangePlan::Parts { parts, missing: aligned(&missing, complete_bytes, fragment_bytes) }
-        }
+    let mut missing = Vec::new();
+    for &range in wanted {
+        coverage.missing(range, &mut missing);
     }
+    aligned(&missing, complete_bytes, fragment_bytes)
 }
 
 /// The ranges widened to whole fragments, in order, those that then overlap or touch as one.
@@ -215,6 +188,8 @@ pub fn combine(stored: Option<&Version>, received: Option<&Version>) -> Combinat
 
 #[cfg(test)]
 mod tests {
+    use thalweg_wire::range::RangeSet;
+
     use super::*;
     use crate::version::Validator;
 
@@ -309,46 +284,43 @@ mod tests {
         check("0-4,6-9", 10, false);
     }
 
-    /// Plans a request of an object of 100 bytes.
+    /// Answers a request of an object of 100 bytes.
     fn check(stored: &str, range: Option<&str>, fragment: u64, expected: &str) {
-        let shown = match plan(range.map(str::as_bytes), &coverage(stored), 100, fragment) {
-            RangePlan::Whole { missing } => format!("whole, fetch {}", shown(&missing)),
-            RangePlan::Parts { parts, missing } => format!("{}, fetch {}", shown(parts.as_slice()), shown(&missing)),
-            RangePlan::Unsatisfiable => "unsatisfiable".to_owned(),
-        };
-        assert_eq!(shown, expected, "{stored:?} {range:?} {fragment}");
+        let whole = [ByteRange { first: 0, last: 99 }];
+        let parts = range.map(|range| RangeSet::parse(range.as_bytes()).unwrap().resolve(100).unwrap());
+        let parts = parts.map(|parts| parts.without_overlaps());
+        let wanted = parts.as_ref().map_or(&whole[..], |parts| parts.as_slice());
+        let missing = missing_fragments(wanted, &coverage(stored), 100, fragment);
+        assert_eq!(shown(&missing), expected, "{stored:?} {range:?} {fragment}");
     }
 
     #[test]
     fn ranges_of_stored_bytes() {
         // RFC 9111, 3.3 and 3.4: whole objects and parts answer smaller ranges.
-        check("0-99", None, 1, "whole, fetch ");
-        check("0-99", Some("bytes=0-1"), 1, "0-1, fetch ");
-        check("0-99", Some("bytes=1-"), 1, "1-99, fetch ");
-        check("0-99", Some("bytes=-1"), 1, "99-99, fetch ");
-        check("90-99", Some("bytes=-10"), 1, "90-99, fetch ");
-        check("90-99", Some("bytes=92-94"), 1, "92-94, fetch ");
-        check("90-99", Some("bytes=95-"), 1, "95-99, fetch ");
-        check("90-99", Some("bytes=-5"), 1, "95-99, fetch ");
-        check("0-4", None, 1, "whole, fetch 5-99");
-        check("0-4,10-19", Some("bytes=3-29"), 1, "3-29, fetch 5-9,20-29");
-        check("0-99", Some("bytes=50-60,0-1,55-70"), 1, "50-70,0-1, fetch ");
-        check("", Some("bytes=50-60,0-1"), 1, "50-60,0-1, fetch 0-1,50-60");
-        check("0-99", Some("bytes=100-"), 1, "unsatisfiable");
-        check("0-99", Some("lines=0-1"), 1, "whole, fetch ");
-        check("0-99", Some("bytes=5-4"), 1, "whole, fetch ");
+        check("0-99", None, 1, "");
+        check("0-99", Some("bytes=0-1"), 1, "");
+        check("0-99", Some("bytes=1-"), 1, "");
+        check("0-99", Some("bytes=-1"), 1, "");
+        check("90-99", Some("bytes=-10"), 1, "");
+        check("90-99", Some("bytes=92-94"), 1, "");
+        check("90-99", Some("bytes=95-"), 1, "");
+        check("90-99", Some("bytes=-5"), 1, "");
+        check("90-99", Some("bytes=-11"), 1, "89-89");
+        check("0-4", None, 1, "5-99");
+        check("0-4,10-19", Some("bytes=3-29"), 1, "5-9,20-29");
+        check("0-98", Some("bytes=50-60,0-1,55-99"), 1, "99-99");
+        check("", Some("bytes=50-60,0-1"), 1, "0-1,50-60");
     }
 
     #[test]
     fn whole_fragments_are_fetched() {
-        check("", Some("bytes=45-46"), 32, "45-46, fetch 32-63");
-        check("0-31", Some("bytes=0-64"), 32, "0-64, fetch 32-95");
-        check("", Some("bytes=98-98"), 32, "98-98, fetch 96-99");
-        check("", Some("bytes=0-0,33-33"), 32, "0-0,33-33, fetch 0-63");
-        check("32-63", None, 32, "whole, fetch 0-31,64-99");
-        check("", None, u64::MAX, "whole, fetch 0-99");
-        let empty = plan(None, &Coverage::default(), 0, 32);
-        assert!(matches!(empty, RangePlan::Whole { missing } if missing.is_empty()));
+        check("", Some("bytes=45-46"), 32, "32-63");
+        check("0-31", Some("bytes=0-64"), 32, "32-95");
+        check("", Some("bytes=98-98"), 32, "96-99");
+        check("", Some("bytes=0-0,33-33"), 32, "0-63");
+        check("32-63", None, 32, "0-31,64-99");
+        check("", None, u64::MAX, "0-99");
+        assert_eq!(missing_fragments(&[], &Coverage::default(), 0, 32), []);
     }
 
     #[test]

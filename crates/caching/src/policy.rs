@@ -1,4 +1,4 @@
-//! What an operator decides about a cache, as checked values. Reading configuration is for others.
+//! The choices of a cache's operator, as values. Reading configuration is for others.
 
 /// The choices that RFC 9111 leaves to a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! A stored response: its fields as they are sent again, and what a request needs of them as values.
+//! A stored response: its fields as they are sent again, and what a request needs of them as
+//! values.
 
 use thalweg_wire::date;
 use thalweg_wire::validator::EntityTag;
@@ -74,7 +75,7 @@ impl StoredResponse {
         Self { status, fields: kept, times, age_field, freshness, vary: Vary::of(fields), key }
     }
 
-    /// Takes over what a newer response without content says of this one: a 304, or a 200 for HEAD
+    /// Takes over what a newer response without content says of this one: a 304, or a 200 to HEAD
     /// (RFC 9111, 3.2, 4.3.4 and 4.3.5). `request` has the fields of the client's request.
     ///
     /// Age, and Date if the newer response has none, are those of the newer one: it is that one
@@ -91,13 +92,13 @@ impl StoredResponse {
         *self = Self::from_parts(policy, key, self.status, &fields, times);
     }
 
-    /// Whether a request with that secondary key, made by `vary`, is one that this response answers.
+    /// Whether this response answers requests with that secondary key, which is made by `vary`.
     #[must_use]
     pub fn matches_key(&self, key: &[u8]) -> bool {
         self.key.as_deref() == Some(key)
     }
 
-    /// What tells which of two responses is more recent: Date, then the time of arrival.
+    /// The order of age among responses: by Date, then by the time of arrival.
     #[must_use]
     pub const fn recency(&self) -> (i64, i64) {
         (self.freshness.date, self.freshness.received)

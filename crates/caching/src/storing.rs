@@ -30,8 +30,8 @@ pub enum Storability {
 pub enum Refusal {
     /// Its method's responses are not stored.
     Method,
-    /// Its status is not final, is about the request's conditions or range alone (304, 412, 416), or
-    /// is not known while `must-understand` wants that it is.
+    /// Its status is not final, is about the request's conditions or range alone (304, 412, 416),
+    /// or is not known while `must-understand` wants that it is.
     Status,
     /// The request has `no-store`.
     RequestNoStore,
@@ -41,8 +41,8 @@ pub enum Refusal {
     Private,
     /// The request had Authorization, and the response does not allow to share it (RFC 9111, 3.5).
     Authorization,
-    /// Nothing says that the response may be reused: no freshness, no `public`, and a status that is
-    /// not cacheable by default.
+    /// Nothing says that the response may be reused: no freshness, no `public`, and a status that
+    /// is not cacheable by default.
     NoFreshness,
     /// It can neither be fresh, nor be validated, nor be used stale.
     NeverReusable,

@@ -13,8 +13,8 @@ use crate::partial::{ContentRange, decimal};
 use crate::stored::StoredResponse;
 use crate::version::{entity_tag, last_modified};
 
-/// What the origin's response to a validation means. An index is that of a stored response among
-/// those given.
+/// The consequence of the origin's response to a validation. An index is that of a stored response
+/// among those given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValidationOutcome {
     /// The stored responses are current: they are freshened with the fields of the response, and
@@ -110,8 +110,8 @@ fn sole_candidate(validation: &Validation, stored: &[&StoredResponse]) -> Option
     }
 }
 
-/// What a response to HEAD means for a stored response that would have answered the same request
-/// as GET.
+/// The consequence of a response to HEAD for a stored response that would have answered the same
+/// request as GET.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadOutcome {
     /// The stored response is current, and is freshened.

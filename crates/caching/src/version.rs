@@ -87,8 +87,8 @@ pub(crate) fn last_modified(fields: &impl FieldLines) -> Option<i64> {
     date::parse(fields.first("last-modified")?)
 }
 
-/// Last-Modified if it is strong (RFC 9110, 8.8.2.2): at least a second before Date, since an object
-/// may change twice within a second. Without Date nothing is known.
+/// Last-Modified if it is strong (RFC 9110, 8.8.2.2): at least a second before Date, since an
+/// object may change twice within a second. Without Date nothing is known.
 pub(crate) fn strong_modification(fields: &impl FieldLines) -> Option<i64> {
     let (modified, date) = (last_modified(fields)?, date::parse(fields.first("date")?)?);
     (modified < date).then_some(modified)
