@@ -6,6 +6,7 @@
 //! here, a line in [`TARGETS`], a binary in `fuzz_targets/`, and a folder in `corpus/`.
 #![forbid(unsafe_code)]
 
+mod caching;
 mod conditions;
 mod h2;
 mod inputs;
@@ -16,6 +17,7 @@ mod paths;
 mod transcript;
 mod wishes;
 
+pub use caching::cache_control;
 pub use conditions::conditions;
 pub use h2::{h2, hpack};
 pub use inputs::{log, sessions};
@@ -27,7 +29,7 @@ pub use wishes::{checksums, wishes};
 pub type Check = fn(&[u8]);
 
 /// All targets by the name of their corpus folder and binary.
-pub const TARGETS: [(&str, Check); 11] = [
+pub const TARGETS: [(&str, Check); 12] = [
     ("request_reader", request_reader),
     ("response_reader", response_reader),
     ("chunked", chunked),
@@ -39,4 +41,5 @@ pub const TARGETS: [(&str, Check); 11] = [
     ("checksums", checksums),
     ("h2", h2),
     ("hpack", hpack),
+    ("cache_control", cache_control),
 ];
