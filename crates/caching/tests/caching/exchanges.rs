@@ -1,4 +1,4 @@
-//! Exchanges of two or three requests: the first fills the cache, the last shows what it made of it.
+//! Exchanges of two or three requests: the first fills the cache, the last shows the outcome.
 //! The rows are the behaviours that public test suites of HTTP caches ask for.
 
 use thalweg_caching::FieldLines;

@@ -13,7 +13,7 @@ pub const TARGET: &str = "http://a.example/file";
 /// The second in which a test begins.
 pub const BEGIN: i64 = 1_704_067_200;
 
-/// What the client got, and how.
+/// The answer that the client got, and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// `hit`, `stale`, `fetched`, `validated`, `fallback` or `504`.
