@@ -35,7 +35,7 @@ impl FieldLines for Fields<'_> {
     }
 }
 
-/// The fields of a stored response.
+/// Field lines that are kept: those of a stored response, or of a message that is forwarded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredFields {
     lines: Vec<(Box<str>, Box<[u8]>)>,
@@ -48,10 +48,10 @@ impl FieldLines for StoredFields {
 }
 
 impl StoredFields {
-    /// The lines of a response that may be stored or forwarded: all but those of its connection.
-    /// `excluded` names others that the response itself forbids to store.
+    /// The lines of a message that may be stored or forwarded: all but those of its connection.
+    /// `excluded` names others, such as those that a response itself forbids to store.
     #[must_use]
-    pub fn of_response(fields: &impl FieldLines, excluded: &[&str]) -> Self {
+    pub fn end_to_end(fields: &impl FieldLines, excluded: &[&str]) -> Self {
         let named = connection_options(fields);
         let is_kept = |name: &str| {
             !is_connection_field(name)
@@ -81,7 +81,7 @@ impl StoredFields {
     /// Left as they are: the fields of the connection, and those that describe the stored bytes,
     /// which a response without content cannot change.
     pub fn update(&mut self, newer: &impl FieldLines) {
-        let newer = Self::of_response(newer, &DESCRIBING_STORED_BYTES);
+        let newer = Self::end_to_end(newer, &DESCRIBING_STORED_BYTES);
         let mut merged: Vec<(Box<str>, Box<[u8]>)> = Vec::with_capacity(self.lines.len() + newer.lines.len());
         for (name, value) in self.lines.drain(..) {
             if !newer.has(&name) {
@@ -230,7 +230,7 @@ pub(crate) mod tests {
     #[test]
     fn fields_of_the_connection_are_not_stored() {
         let check = |lines: &[&str], excluded: &[&str], expected: &[&str]| {
-            assert_eq!(shown(&StoredFields::of_response(&fields(lines), excluded)), expected, "{lines:?}");
+            assert_eq!(shown(&StoredFields::end_to_end(&fields(lines), excluded)), expected, "{lines:?}");
         };
         // RFC 9111, 3.1; order and case are kept.
         check(&["B: 2", "a: 1", "B: 3"], &[], &["B: 2", "a: 1", "B: 3"]);

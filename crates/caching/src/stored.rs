@@ -63,7 +63,7 @@ impl StoredResponse {
         let excluded: Vec<&str> =
             directives.no_cache.names().iter().chain(directives.private.names()).map(|name| &**name).collect();
         let freshness = Freshness::of(policy, status, fields, times);
-        let mut kept = StoredFields::of_response(fields, &excluded);
+        let mut kept = StoredFields::end_to_end(fields, &excluded);
         // An Age of several lines stays invalid when it is one list.
         let age_field = fields.has("age").then(|| fields.all("age").collect::<Vec<_>>().join(&b", "[..]).into());
         kept.remove("age");

@@ -1,6 +1,8 @@
 //! Versions of an object: what binds its parts together, so that bytes of two versions are never in
 //! one answer (RFC 9110, 8.8 and 15.3.7.3).
 
+use std::fmt;
+
 use thalweg_wire::date;
 use thalweg_wire::validator::EntityTag;
 
@@ -54,6 +56,15 @@ pub enum Change {
     /// The validators are the same and the lengths are not: the origin breaks its promise, and the
     /// versions are different all the same.
     Length,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Validator => "the validator changed",
+            Self::Length => "the length changed while the validator stayed",
+        })
+    }
 }
 
 impl Version {

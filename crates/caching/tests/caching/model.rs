@@ -124,7 +124,7 @@ impl Cache {
             self.stored.retain(|other| other.vary != response.vary || other.key != response.key);
             self.stored.push(response);
         }
-        Reply { source: "fetched", status, fields: StoredFields::of_response(answer, &[]) }
+        Reply { source: "fetched", status, fields: StoredFields::end_to_end(answer, &[]) }
     }
 
     fn reply(&self, source: &'static str, index: usize) -> Reply {
