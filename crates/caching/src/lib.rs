@@ -71,7 +71,7 @@ pub use policy::Policy;
 pub use request::CacheRequest;
 pub use seconds::SECONDS_MAX;
 pub use stored::StoredResponse;
-pub use storing::{Refusal, Storability, storability};
+pub use storing::{Refusal, Storability, may_stay_stored, storability};
 pub use targeted::response_directives;
 pub use variant::{Vary, push_secondary_key};
 pub use version::{Change, Validator, Version};

@@ -18,7 +18,8 @@ use crate::version::{self, Version};
 pub struct StoredResponse {
     /// The status code; 206 for a part, whatever was put together of parts since.
     pub status: u16,
-    /// The fields to be sent, with Date and without Age.
+    /// The fields to be sent, with Date and without Age. Content-Length and Content-Range are those
+    /// of the response that was stored first: an answer of other bytes has its own.
     pub fields: StoredFields,
     /// When it was asked for, or validated for the last time.
     pub times: Times,

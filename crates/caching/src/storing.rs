@@ -11,6 +11,7 @@ use crate::invalidation::is_same_resource;
 use crate::partial::{ContentRange, decimal};
 use crate::policy::Policy;
 use crate::request::CacheRequest;
+use crate::stored::StoredResponse;
 use crate::targeted::response_directives;
 use crate::version::{entity_tag, last_modified};
 
@@ -94,6 +95,15 @@ pub fn storability<F: FieldLines>(
         return Storability::Refused(Refusal::NeverReusable);
     }
     if status == 206 { part(fields) } else { Storability::Complete }
+}
+
+/// Whether a response that was freshened may stay in the store: the newer fields may forbid what the
+/// older ones allowed. It still answers the request that it was freshened for.
+#[must_use]
+pub fn may_stay_stored(policy: &Policy, stored: &StoredResponse) -> bool {
+    let (directives, _) = response_directives(policy, &stored.fields);
+    let understood = directives.must_understand && !reason(stored.status).is_empty();
+    (!directives.no_store || understood) && directives.private != FieldScope::Whole
 }
 
 /// The prohibitions that do not depend on time.
@@ -226,6 +236,24 @@ mod tests {
         check(GET, 200, &["CDN-Cache-Control: max-age=9", "Cache-Control: no-store, private"], "complete");
         check(GET, 200, &[FRESH, "Set-Cookie: a=b"], "complete");
         check(("GET", &["Cookie: a=b"]), 200, &[FRESH], "complete");
+    }
+
+    #[test]
+    fn freshened_responses_that_may_not_stay() {
+        let check = |line: &str, expected| {
+            let (policy, times) = (Policy::default(), Times { request: 1000, response: 1000 });
+            let mut stored = StoredResponse::new(&policy, &fields(&[]), 200, &fields(&[FRESH]), times);
+            stored.freshen(&policy, &fields(&[]), &fields(&[line]), times);
+            assert_eq!(may_stay_stored(&policy, &stored), expected, "{line}");
+        };
+        // RFC 9111, 3 and 3.2.
+        check("A: 1", true);
+        check("Cache-Control: max-age=1", true);
+        check("Cache-Control: no-store", false);
+        check("Cache-Control: no-store, must-understand", true);
+        check("Cache-Control: private", false);
+        check("Cache-Control: private=\"a\"", true);
+        check("CDN-Cache-Control: no-store", false);
     }
 
     #[test]

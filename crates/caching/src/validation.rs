@@ -1,8 +1,8 @@
 //! The answers to validations (RFC 9111, 4.3.3 and 4.3.4) and to HEAD (4.3.5): what they mean for
 //! the stored responses.
 //!
-//! Nothing is changed here: the caller applies an outcome with [`StoredResponse::freshen`], or
-//! replaces or removes what is stored.
+//! Nothing is changed here: the caller applies an outcome with [`StoredResponse::freshen`], after
+//! which `may_stay_stored` says whether the response is kept, or replaces or removes what is stored.
 
 use thalweg_wire::date;
 

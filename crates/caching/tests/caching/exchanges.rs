@@ -174,6 +174,16 @@ fn freshened_fields() {
 }
 
 #[test]
+fn a_304_with_no_store_answers_and_ends_the_storing() {
+    let mut cache = Cache::new();
+    cache.ask("GET", &[], Some((200, &["Cache-Control: max-age=2", "ETag: \"a\""])));
+    cache.now += 3;
+    let origin: Origin<'_> = Some((200, &["Cache-Control: no-store", "ETag: \"a\""]));
+    assert_eq!(cache.ask("GET", &[], origin).source, "validated");
+    assert_eq!(cache.ask("GET", &[], origin).source, "fetched");
+}
+
+#[test]
 fn replies_have_age_and_the_date_of_the_response() {
     let mut cache = Cache::new();
     let origin: Origin<'_> = Some((200, &[FRESH, "Date: @0", "Age: 30", "Connection: a", "A: 1", "B: 2"]));

@@ -4,7 +4,7 @@
 use thalweg_caching::validation::{HeadOutcome, ValidationOutcome, head_outcome, outcome};
 use thalweg_caching::{
     CacheRequest, Decision, Failure, FieldLines, Policy, Storability, StoredFields, StoredResponse, Times, Validation,
-    decide, invalidation, storability,
+    decide, invalidation, may_stay_stored, storability,
 };
 use thalweg_wire::Method;
 
@@ -96,7 +96,9 @@ impl Cache {
                 for index in indices {
                     self.stored[index].freshen(&self.policy, asked.fields, &answer, times(self.now));
                 }
-                self.reply("validated", index)
+                let reply = self.reply("validated", index);
+                self.stored.retain(|stored| may_stay_stored(&self.policy, stored));
+                reply
             }
             ValidationOutcome::Fallback { index } => self.reply("fallback", index),
             ValidationOutcome::Replace | ValidationOutcome::Forward => self.fetched(asked, status, &answer),
