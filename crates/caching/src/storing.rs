@@ -97,8 +97,8 @@ pub fn storability<F: FieldLines>(
     if status == 206 { part(fields) } else { Storability::Complete }
 }
 
-/// Whether a response that was freshened may stay in the store: the newer fields may forbid what the
-/// older ones allowed. It still answers the request that it was freshened for.
+/// Whether a response that was freshened may stay in the store: the newer fields may forbid what
+/// the older ones allowed. It still answers the request that it was freshened for.
 #[must_use]
 pub fn may_stay_stored(policy: &Policy, stored: &StoredResponse) -> bool {
     let (directives, _) = response_directives(policy, &stored.fields);

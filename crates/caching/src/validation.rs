@@ -2,7 +2,8 @@
 //! the stored responses.
 //!
 //! Nothing is changed here: the caller applies an outcome with [`StoredResponse::freshen`], after
-//! which `may_stay_stored` says whether the response is kept, or replaces or removes what is stored.
+//! which `may_stay_stored` says whether the response is kept, or replaces or removes what is
+//! stored.
 
 use thalweg_wire::date;
 
