@@ -31,6 +31,8 @@ pub(crate) struct Summary {
     /// The size of the whole segment.
     pub(crate) bytes: u32,
     pub(crate) written_s: u64,
+    /// The number of purges in the life of the volume, with those of this segment.
+    pub(crate) purges: u64,
     pub(crate) entries: Vec<Entry>,
 }
 
@@ -90,7 +92,7 @@ impl Summary {
         for number in [MAGIC, self.epoch, self.bytes, self.entries.len() as u32] {
             head.extend(number.to_le_bytes());
         }
-        for number in [self.place, self.written_s, base] {
+        for number in [self.place, self.written_s, base, self.purges] {
             head.extend(number.to_le_bytes());
         }
         block[..head.len()].copy_from_slice(&head);
@@ -104,13 +106,14 @@ impl Summary {
     /// The summary in this block; none if the checksum is wrong.
     pub(crate) fn decode(block: &[u8], volume: u64) -> Option<Self> {
         let mut head = Fields(&block[..HEAD_BYTES]);
-        if head.u64() != checksum(volume, &block[8..]) || head.u32() != MAGIC {
+        let sum = head.u64();
+        if head.u32() != MAGIC || sum != checksum(volume, &block[8..]) {
             return None;
         }
         let [epoch, bytes, count] = [(); 3].map(|()| head.u32());
-        let [place, written_s, base] = [(); 3].map(|()| head.u64());
+        let [place, written_s, base, purges] = [(); 4].map(|()| head.u64());
         let mut fields = Fields(block.get(HEAD_BYTES..)?.get(..count as usize * ENTRY_BYTES)?);
         let entries = (0..count).map(|_| Entry::decode(&mut fields, base)).collect::<Option<_>>()?;
-        Some(Self { place, epoch, bytes, written_s, entries })
+        Some(Self { place, epoch, bytes, written_s, purges, entries })
     }
 }

@@ -27,6 +27,8 @@ const DISTANCE_BYTES_MIN: u64 = 64 << 20;
 pub(super) struct Mark {
     pub(super) number: u64,
     pub(super) sequence: u64,
+    /// The number of purges in the life of the volume.
+    pub(super) purges: u64,
     /// For each area, the count of the open stripe, and the offset in it of the next segment.
     pub(super) cursors: [(u64, u32); 2],
     /// 0 for the first checkpoint of an empty volume, which has no tables.
@@ -41,6 +43,7 @@ impl Mark {
         Self {
             number: 0,
             sequence: 0,
+            purges: 0,
             cursors: rings.map(|stripes| (u64::from(stripes), 0)),
             payload_bytes: 0,
             payload_checksum: 0,
@@ -52,7 +55,7 @@ impl Mark {
         let mut fields = Vec::new();
         fields.extend([0; 8]);
         fields.extend(MAGIC.to_le_bytes());
-        for number in [self.number, self.sequence, self.payload_bytes, self.payload_checksum] {
+        for number in [self.number, self.sequence, self.purges, self.payload_bytes, self.payload_checksum] {
             fields.extend(number.to_le_bytes());
         }
         for (count, offset) in self.cursors {
@@ -73,9 +76,9 @@ impl Mark {
         if fields.u64() != checksum(geometry.id, &block[8..]) || fields.u32() != MAGIC {
             return None;
         }
-        let [number, sequence, payload_bytes, payload_checksum] = [(); 4].map(|()| fields.u64());
+        let [number, sequence, purges, payload_bytes, payload_checksum] = [(); 5].map(|()| fields.u64());
         let cursors = [(); 2].map(|()| (fields.u64(), fields.u32()));
-        Some(Self { number, sequence, cursors, payload_bytes, payload_checksum })
+        Some(Self { number, sequence, purges, cursors, payload_bytes, payload_checksum })
     }
 }
 
@@ -125,8 +128,14 @@ impl Volume {
         }
         self.medium.sync().map_err(Error::writing)?;
         let cursors = [PROBATION, MAIN].map(|area| (writer.open[area].count, writer.open[area].start));
-        let mark =
-            Mark { number, sequence: writer.sequence, cursors, payload_bytes: written, payload_checksum: sum.value() };
+        let mark = Mark {
+            number,
+            sequence: writer.sequence,
+            purges: writer.purges,
+            cursors,
+            payload_bytes: written,
+            payload_checksum: sum.value(),
+        };
         mark.write(&*self.medium, &self.geometry)?;
         self.medium.sync().map_err(Error::writing)?;
         writer.checkpoint = number + 1;

@@ -11,6 +11,7 @@ use super::{
     writer::{Open, Writer},
 };
 use crate::{
+    bytes::BLOCK_BYTES,
     cursor::{Log, MAIN, PROBATION},
     directory,
     error::Error,
@@ -59,48 +60,31 @@ impl Volume {
         settings: Settings,
     ) -> Result<Self, Error> {
         let read_only = medium.is_read_only();
-        let mut index = Index::empty(&geometry);
-        let mut marks: Vec<_> = [0, 1].into_iter().filter_map(|slot| Mark::read(&*medium, &geometry, slot)).collect();
-        marks.sort_unstable_by_key(|mark| std::cmp::Reverse(mark.number));
-        let last = marks.first().map_or(0, |mark| mark.number);
-        let mut base = None;
-        let written = if last == 0 { marks.len().max(1) as u64 } else { 2 };
-        let mut damaged = written - marks.len() as u64;
-        for mark in marks {
-            if index.load(&*medium, &geometry, &mark) {
-                base = Some(mark);
-                break;
+        let (index, recovered) = match recover(&*medium, &geometry) {
+            Ok(recovered) => recovered,
+            Err(damaged) => {
+                // What is there cannot be told from what was purged.
+                (geometry.id, geometry.epoch) = (rand::random(), 0);
+                if !read_only {
+                    write_empty(&*medium, &geometry)?;
+                }
+                let mut index = Index::empty(&geometry);
+                index.statistics.damaged_checkpoints = damaged;
+                (index, Recovered::nothing(&geometry))
             }
-            index = Index::empty(&geometry);
-            damaged += 1;
-        }
-        let mark = base.unwrap_or_else(|| {
-            // Records without a checkpoint cannot be told from purged ones.
-            geometry.id = rand::random();
-            geometry.epoch = 0;
-            Mark::of_empty(&geometry)
-        });
-        if base.is_none() && !read_only {
-            write_empty(&*medium, &geometry)?;
-        }
-        index.statistics.damaged_checkpoints = damaged;
-        index.directory.distrust();
-        let cursors = index.replay(&*medium, &geometry, &mark);
+        };
         geometry.epoch += 1;
         if !read_only {
             geometry.write(&*medium)?;
         }
-        let open = [PROBATION, MAIN].map(|area| {
-            let (count, start) = cursors[area];
-            Open::at(count, start, geometry.summary_bytes)
-        });
+        let open = recovered.cursors.map(|(count, start)| Open::at(count, start, geometry.summary_bytes));
         let writer = Writer {
             open,
             sequence: u64::from(geometry.epoch) << EPOCH_SHIFT,
+            purges: recovered.purges,
             epoch: geometry.epoch,
-            checkpointed: mark.cursors.map(|(count, _)| count),
-            // The slot of a damaged newer checkpoint is written first, not that of the base.
-            checkpoint: if last > mark.number { last } else { mark.number + 1 },
+            checkpointed: recovered.mark.cursors.map(|(count, _)| count),
+            checkpoint: recovered.next_checkpoint,
             buffer: Vec::new(),
             set: geometry.set,
             set_change: geometry.set_change,
@@ -142,76 +126,157 @@ fn write_empty(medium: &dyn Medium, geometry: &Geometry) -> Result<(), Error> {
     geometry.write(medium)
 }
 
-/// A segment that was found behind a checkpoint.
+/// The state of the log at a start.
+struct Recovered {
+    mark: Mark,
+    next_checkpoint: u64,
+    /// For each area, the count of the last stripe and the end of what is in it.
+    cursors: [(u64, u32); 2],
+    purges: u64,
+}
+
+impl Recovered {
+    fn nothing(geometry: &Geometry) -> Self {
+        let mark = Mark::of_empty(geometry);
+        Self { mark, next_checkpoint: 1, cursors: mark.cursors, purges: 0 }
+    }
+}
+
+/// Loads the last whole checkpoint and replays what follows it. The error is the number of damaged
+/// checkpoints, where there is no whole one, or where purges are missing behind it.
+fn recover(medium: &dyn Medium, geometry: &Geometry) -> Result<(Index, Recovered), u64> {
+    let mut marks: Vec<_> = [0, 1].into_iter().filter_map(|slot| Mark::read(medium, geometry, slot)).collect();
+    marks.sort_unstable_by_key(|mark| std::cmp::Reverse(mark.number));
+    let Some(last) = marks.first().copied() else { return Err(2) };
+    // Both slots are in use from the second checkpoint on.
+    let mut damaged = u64::from(last.number > 0 && marks.len() == 1);
+    for mark in marks {
+        let mut index = Index::empty(geometry);
+        if !index.load(medium, geometry, &mark) {
+            damaged += 1;
+            continue;
+        }
+        index.directory.distrust();
+        index.statistics.damaged_checkpoints = damaged;
+        let mut replay = Replay::scan(medium, geometry, &mark, false);
+        if replay.purges_found(&mark) < replay.purges.max(last.purges) {
+            replay = Replay::scan(medium, geometry, &mark, true);
+        }
+        let purges = replay.purges.max(last.purges);
+        if replay.purges_found(&mark) < purges {
+            return Err(damaged);
+        }
+        // The slot of a damaged newer checkpoint is written first, not that of the base.
+        let next_checkpoint = last.number.max(mark.number + 1);
+        let cursors = replay.cursors;
+        replay.enter(&mut index);
+        return Ok((index, Recovered { mark, next_checkpoint, cursors, purges }));
+    }
+    Err(damaged)
+}
+
+/// An entry of a segment that was found behind a checkpoint.
 struct Found {
     area: usize,
     count: u64,
     entry: Entry,
 }
 
-impl Index {
-    /// Enters everything that was written after a checkpoint; for each area, the count of the last
-    /// stripe and the end of what is in it.
-    fn replay(&mut self, medium: &dyn Medium, geometry: &Geometry, mark: &Mark) -> [(u64, u32); 2] {
-        let mut found = Vec::new();
+/// All that was written after a checkpoint and became durable.
+struct Replay {
+    found: Vec<Found>,
+    cursors: [(u64, u32); 2],
+    /// The number of purges by the last summary.
+    purges: u64,
+    /// When stripes were written.
+    times: Vec<(u32, u64)>,
+}
+
+impl Replay {
+    /// Reads the summaries behind a checkpoint. With `thorough`, a damaged summary does not hide
+    /// those behind it: all blocks up to the last stripe are looked at.
+    fn scan(medium: &dyn Medium, geometry: &Geometry, mark: &Mark, thorough: bool) -> Self {
+        let mut replay = Self { found: Vec::new(), cursors: mark.cursors, purges: mark.purges, times: Vec::new() };
         let limits = distances(geometry);
-        let cursors = [PROBATION, MAIN].map(|area| {
-            let ring = u64::from(self.log.rings[area].stripes);
+        for area in [PROBATION, MAIN] {
+            let ring = u64::from([geometry.probation_stripes, geometry.main_stripes][area]);
             // From the older slot, a cursor may have gone twice as far.
             let distance = (2 * limits[area].most).min(ring - 1);
-            self.scan(medium, geometry, area, mark.cursors[area], distance, &mut found)
-        });
-        for area in [PROBATION, MAIN] {
-            self.log.rings[area].head = cursors[area].0;
+            let from = mark.cursors[area];
+            let seen = replay.found.len();
+            replay.scan_area(medium, geometry, area, distance, false);
+            if thorough {
+                let distance = replay.cursors[area].0 - from.0;
+                replay.found.truncate(seen);
+                replay.cursors[area] = from;
+                replay.scan_area(medium, geometry, area, distance, true);
+            }
         }
-        found.sort_unstable_by_key(|found: &Found| found.entry.sequence());
-        for Found { area, count, entry } in found {
-            let Entry::Record { key, part, offset, bytes, .. } = entry else {
-                self.apply_purge(entry);
-                continue;
-            };
-            let hash = PartHash::of(key, part);
-            let offset_units = self.log.offset_units(area, count, offset);
-            let lap = self.log.rings[area].lap(count);
-            self.enter(hash, directory::Entry::new(hash, offset_units, (u64::from(bytes) / UNIT_BYTES) as u16, lap));
-        }
-        cursors
+        replay.found.sort_unstable_by_key(|found| found.entry.sequence());
+        replay
     }
 
-    /// Reads the summaries of an area from a cursor on, over `distance` stripes.
-    fn scan(
-        &mut self,
-        medium: &dyn Medium,
-        geometry: &Geometry,
-        area: usize,
-        from: (u64, u32),
-        distance: u64,
-        found: &mut Vec<Found>,
-    ) -> (u64, u32) {
+    fn scan_area(&mut self, medium: &dyn Medium, geometry: &Geometry, area: usize, distance: u64, thorough: bool) {
         let log = Log::new(geometry);
         let mut block = vec![0; geometry.summary_bytes as usize];
-        let mut cursor = from;
+        let from = self.cursors[area];
         for count in from.0..=from.0 + distance {
             let stripe = log.rings[area].stripe(count);
             let mut start = if count == from.0 { from.1 } else { 0 };
             let mut epoch = 0;
             while start + geometry.summary_bytes <= geometry.stripe_bytes {
                 let offset = geometry.stripe_offset(stripe) + u64::from(start);
-                if medium.read_at(&mut block, offset).is_err() {
-                    break;
-                }
-                let summary = Summary::decode(&block, geometry.id).filter(|summary| {
+                let read = medium.read_at(&mut block, offset).ok();
+                let summary = read.and_then(|()| Summary::decode(&block, geometry.id)).filter(|summary| {
                     // What an earlier run left behind a lost segment is older than what is before it.
                     summary.place == log.place(area, count, start) && summary.epoch >= epoch
                 });
-                let Some(summary) = summary else { break };
-                epoch = summary.epoch;
-                start += summary.bytes;
-                cursor = (count, start);
-                self.stripe_times[stripe as usize] = summary.written_s as u32;
-                found.extend(summary.entries.into_iter().map(|entry| Found { area, count, entry }));
+                match summary {
+                    Some(summary) => {
+                        epoch = summary.epoch;
+                        start += summary.bytes;
+                        self.take(area, count, start, stripe, summary);
+                    }
+                    None if thorough => start += BLOCK_BYTES as u32,
+                    None => break,
+                }
             }
         }
-        cursor
+    }
+
+    fn take(&mut self, area: usize, count: u64, end: u32, stripe: u32, summary: Summary) {
+        self.cursors[area] = (count, end);
+        self.purges = self.purges.max(summary.purges);
+        self.times.push((stripe, summary.written_s));
+        self.found.extend(summary.entries.into_iter().map(|entry| Found { area, count, entry }));
+    }
+
+    /// The number of purges that are known: those of the checkpoint, and those found behind it, of
+    /// which each was written twice.
+    fn purges_found(&self, mark: &Mark) -> u64 {
+        let purges = self.found.iter().filter(|found| !matches!(found.entry, Entry::Record { .. }));
+        let mut sequences: Vec<_> = purges.map(|found| found.entry.sequence()).collect();
+        sequences.dedup();
+        mark.purges + sequences.len() as u64
+    }
+
+    /// Enters everything into the directory, in the order in which it was written.
+    fn enter(self, index: &mut Index) {
+        for area in [PROBATION, MAIN] {
+            index.log.rings[area].head = self.cursors[area].0;
+        }
+        for (stripe, written_s) in self.times {
+            index.stripe_times[stripe as usize] = written_s as u32;
+        }
+        for Found { area, count, entry } in self.found {
+            let Entry::Record { key, part, offset, bytes, .. } = entry else {
+                index.apply_purge(entry);
+                continue;
+            };
+            let hash = PartHash::of(key, part);
+            let offset_units = index.log.offset_units(area, count, offset);
+            let lap = index.log.rings[area].lap(count);
+            index.enter(hash, directory::Entry::new(hash, offset_units, (u64::from(bytes) / UNIT_BYTES) as u16, lap));
+        }
     }
 }

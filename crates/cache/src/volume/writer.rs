@@ -19,6 +19,9 @@ use std::{io, sync::Arc};
 pub(super) struct Writer {
     pub(super) open: [Open; 2],
     pub(super) sequence: u64,
+    /// Purges in the life of the volume. Summaries have the number, so that a start notices if one
+    /// is missing.
+    pub(super) purges: u64,
     pub(super) epoch: u32,
     /// The counts of both open stripes at the last checkpoint.
     pub(super) checkpointed: [u64; 2],
@@ -126,6 +129,7 @@ impl Volume {
             let mut index = self.index();
             for purge in purges {
                 writer.sequence += 1;
+                writer.purges += 1;
                 let sequence = writer.sequence;
                 entries.push(match *purge {
                     Purge::Key(key) => Entry::PurgeKey { key, sequence },
@@ -250,7 +254,7 @@ impl Volume {
         };
         let open = &mut writer.open[area];
         let entries = std::mem::take(&mut open.entries);
-        let summary = Summary { place, epoch: writer.epoch, bytes, written_s: now, entries };
+        let summary = Summary { place, epoch: writer.epoch, bytes, written_s: now, purges: writer.purges, entries };
         writer.buffer.clear();
         writer.buffer.resize(bytes as usize, 0);
         summary.encode(&mut writer.buffer[..self.geometry.summary_bytes as usize], self.geometry.id);
