@@ -60,11 +60,13 @@ fn tag(hash: PartHash) -> u16 {
 pub(crate) struct Directory {
     /// 0 stands for no entry: no record begins at the start of the log, where a summary lies.
     slots: Vec<u64>,
+    /// The slot at which the next sweep goes on.
+    swept: usize,
 }
 
 impl Directory {
     pub(crate) fn new(buckets: u32) -> Self {
-        Self { slots: vec![0; buckets as usize * BUCKET_ENTRIES] }
+        Self { slots: vec![0; buckets as usize * BUCKET_ENTRIES], swept: 0 }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -107,6 +109,18 @@ impl Directory {
         };
         if let Some(bits) = self.slots.iter_mut().find(|bits| **bits != 0 && same(**bits)) {
             *bits = 0;
+        }
+    }
+
+    /// Clears overwritten entries among the next `count` slots, in turn: laps are counted modulo 8,
+    /// so that an entry must not stay for that many.
+    pub(crate) fn sweep(&mut self, count: usize, is_living: impl Fn(Entry) -> bool) {
+        for _ in 0..count.min(self.slots.len()) {
+            let bits = &mut self.slots[self.swept];
+            if *bits != 0 && !is_living(Entry::unpack(*bits)) {
+                *bits = 0;
+            }
+            self.swept = (self.swept + 1) % self.slots.len();
         }
     }
 

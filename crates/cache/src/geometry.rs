@@ -29,11 +29,11 @@ pub const FRAGMENT_BYTES_MAX: usize = 1 << 20;
 pub(crate) const BUCKET_ENTRIES: usize = 8;
 
 /// The share of the directory's entries in use when the volume is full of fragments of the mean
-/// size. With two buckets of 8 to choose from, next to nothing is displaced at this load.
-const DIRECTORY_LOAD: f64 = 0.8;
+/// size. At 0.8, one append in a hundred displaced another fragment.
+const DIRECTORY_LOAD: f64 = 0.7;
 
-/// One stripe in this many belongs to probation, as in S3-FIFO.
-const PROBATION_SHARE: u32 = 10;
+/// One stripe in this many belongs to probation; `bench/cache-policies` has the figures.
+const PROBATION_SHARE: u32 = 20;
 
 const PROBATION_STRIPES_MIN: u32 = 4;
 const MAIN_STRIPES_MIN: u32 = 8;

@@ -25,8 +25,9 @@ struct Candidate {
 }
 
 impl Volume {
-    /// Steps to the next stripe of an area that no reader holds. The open segment has been written.
-    pub(super) fn advance(&self, writer: &mut Writer, area: usize) -> Result<(), Error> {
+    /// Steps to the next stripe of an area that no reader holds, and leaves room for `bytes` and an
+    /// entry in it. The open segment has been written.
+    pub(super) fn advance(&self, writer: &mut Writer, area: usize, bytes: u64) -> Result<(), Error> {
         if self.is_checkpoint_due(writer) {
             let made = self.make_checkpoint(writer);
             if let Err(error) = made {
@@ -50,7 +51,7 @@ impl Volume {
                 let _index = self.index();
                 self.leases.is_free(stripe)
             };
-            if free && self.take_stripe(writer, area, count, stripe)? {
+            if free && self.take_stripe(writer, area, (count, stripe), bytes)? {
                 return Ok(());
             }
             self.index().statistics.skipped_stripes += 1;
@@ -60,7 +61,13 @@ impl Volume {
 
     /// Begins to write a stripe, after saving from it what is worth it; whether no reader had come
     /// to it by then.
-    fn take_stripe(&self, writer: &mut Writer, area: usize, count: u64, stripe: u32) -> Result<bool, Error> {
+    fn take_stripe(
+        &self,
+        writer: &mut Writer,
+        area: usize,
+        (count, stripe): (u64, u32),
+        bytes: u64,
+    ) -> Result<bool, Error> {
         let candidates = self.candidates(area, stripe);
         let survivors = if area == PROBATION {
             let promoted = self.promoted(candidates);
@@ -72,13 +79,14 @@ impl Volume {
             }
             Vec::new()
         } else {
-            self.survivors(candidates)
+            self.survivors(candidates, bytes)
         };
         let mut index = self.index();
         if !self.leases.is_free(stripe) {
             return Ok(false);
         }
         index.log.rings[area].head = count;
+        index.sweep(area);
         index.stripe_times[stripe as usize] = 0;
         writer.open[area] = Open::at(count, 0, self.geometry.summary_bytes);
         for item in survivors {
@@ -129,13 +137,13 @@ impl Volume {
 
     /// Those of the main area that get a second chance: the ones with the most hits first, as far
     /// as their share of the stripe goes.
-    fn survivors(&self, mut candidates: Vec<Candidate>) -> Vec<Item> {
+    fn survivors(&self, mut candidates: Vec<Candidate>, reserved_bytes: u64) -> Vec<Item> {
         candidates.retain(|candidate| candidate.entry.hits > 0);
         candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.entry.hits));
-        let stripe_bytes = f64::from(self.geometry.stripe_bytes - self.geometry.summary_bytes);
+        let stripe_bytes = u64::from(self.geometry.stripe_bytes - self.geometry.summary_bytes);
         let share = self.settings.second_chance_share.clamp(0.0, 1.0);
-        let mut room = (stripe_bytes * share) as u64;
-        let mut entries = Summary::capacity(self.geometry.summary_bytes);
+        let mut room = ((stripe_bytes as f64 * share) as u64).min(stripe_bytes - reserved_bytes);
+        let mut entries = Summary::capacity(self.geometry.summary_bytes) - 1;
         let mut chosen = Vec::new();
         for candidate in candidates {
             let bytes = u64::from(candidate.entry.size_units) * 512;

@@ -49,7 +49,8 @@ pub struct Settings {
     pub memory_bytes_max: u32,
     /// Hits in probation that move a fragment to the main area.
     pub promoting_hits: u8,
-    /// The share of a stripe of the main area that fragments with a second chance may take.
+    /// The share of a stripe of the main area that fragments with a second chance may take. The
+    /// fragment that is appended has room in any case.
     pub second_chance_share: f64,
     /// Failures of the medium after which the volume is taken out.
     pub failures_max: u64,
@@ -62,7 +63,7 @@ impl Default for Settings {
         Self {
             memory_bytes_max: 16 << 10,
             promoting_hits: 1,
-            second_chance_share: 0.75,
+            second_chance_share: 0.9,
             failures_max: 16,
             clock: system_clock,
         }
@@ -109,9 +110,7 @@ impl Index {
     fn empty(geometry: &Geometry) -> Self {
         let directory = Directory::new(geometry.buckets);
         Self {
-            // As many as the directory has fragments when it is as full as it was planned to be,
-            // less a fifth: 4 bytes for each.
-            ghost: Ghost::new((directory.bytes() / 8 * 8 / 10) as usize),
+            ghost: Ghost::new((directory.bytes() / 8) as usize * 3 / 5),
             directory,
             purges: Purges::new(geometry.purge_slots),
             log: Log::new(geometry),
@@ -124,6 +123,14 @@ impl Index {
     /// The fragment's entry, unless its stripe has been overwritten.
     fn living(&self, hash: PartHash) -> Option<Entry> {
         self.directory.find(hash).filter(|entry| self.log.age(*entry).is_some())
+    }
+
+    /// Clears a part of the overwritten entries: all of them once in a lap of this area.
+    fn sweep(&mut self, area: usize) {
+        let log = self.log;
+        let slots = self.directory.slots().len();
+        let count = slots.div_ceil(log.rings[area].stripes as usize);
+        self.directory.sweep(count, |entry| log.age(entry).is_some());
     }
 
     /// Puts an entry into the directory.

@@ -178,9 +178,8 @@ impl Volume {
             return Ok(());
         }
         self.flush(writer, area)?;
-        while !writer.open[area].has_room(bytes, stripe_bytes, entries_max) {
-            // A stripe has room for any record beside its survivors or after them, in the next one.
-            self.advance(writer, area)?;
+        if !writer.open[area].has_room(bytes, stripe_bytes, entries_max) {
+            self.advance(writer, area, bytes)?;
         }
         Ok(())
     }
