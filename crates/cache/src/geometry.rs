@@ -55,6 +55,16 @@ impl Default for Shape {
     }
 }
 
+/// The set of volumes that together are a cache, as one of them knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Membership {
+    pub(crate) id: u64,
+    /// The number of the last change of the set.
+    pub(crate) change: u64,
+    /// The number of volumes since then.
+    pub(crate) volumes: u64,
+}
+
 /// The superblock: identity and layout of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
@@ -62,9 +72,10 @@ pub(crate) struct Geometry {
     pub(crate) id: u64,
     /// Counts the openings for writing; the upper bits of all sequence numbers of a run.
     pub(crate) epoch: u32,
-    /// The id of the set of volumes that the volume is in, and the number of its last change.
-    pub(crate) set: u64,
-    pub(crate) set_change: u64,
+    /// The volume's share of the keys follows from this number, which stays when it is emptied.
+    pub(crate) seat: u64,
+    /// The set of volumes that the volume is in.
+    pub(crate) set: Membership,
     pub(crate) size: u64,
     pub(crate) stripe_bytes: u32,
     pub(crate) summary_bytes: u32,
@@ -96,8 +107,8 @@ impl Geometry {
         let mut geometry = Self {
             id,
             epoch: 0,
-            set: id,
-            set_change: 0,
+            seat: id,
+            set: Membership { id, change: 0, volumes: 1 },
             size,
             stripe_bytes: shape.stripe_bytes,
             summary_bytes: (shape.stripe_bytes / 256).max(4096),
@@ -163,7 +174,8 @@ impl Geometry {
         fields.extend(MAGIC);
         fields.extend(FORMAT.to_le_bytes());
         fields.extend(self.epoch.to_le_bytes());
-        for number in [self.id, self.set, self.set_change, self.size] {
+        let Membership { id: set, change, volumes } = self.set;
+        for number in [self.id, self.seat, set, change, volumes, self.size] {
             fields.extend(number.to_le_bytes());
         }
         let sizes = [self.stripe_bytes, self.summary_bytes, self.buckets, self.purge_slots];
@@ -191,14 +203,15 @@ impl Geometry {
             return Err(Error::Format(format));
         }
         let epoch = fields.u32();
-        let [id, set, set_change, size] = [(); 4].map(|()| fields.u64());
+        let [id, seat, set, change, volumes, size] = [(); 6].map(|()| fields.u64());
+        let set = Membership { id: set, change, volumes };
         let [stripe_bytes, summary_bytes, buckets, purge_slots] = [(); 4].map(|()| fields.u32());
         let [probation_stripes, main_stripes] = [(); 2].map(|()| fields.u32());
         Ok(Some(Self {
             id,
             epoch,
+            seat,
             set,
-            set_change,
             size,
             stripe_bytes,
             summary_bytes,

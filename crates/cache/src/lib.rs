@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod cache;
 mod cursor;
 mod directory;
 mod error;
@@ -33,6 +34,7 @@ mod segment;
 mod statistics;
 mod volume;
 
+pub use cache::Cache;
 pub use error::Error;
 pub use geometry::{FRAGMENT_BYTES_MAX, Shape};
 pub use key::{Key, Part};

@@ -15,7 +15,7 @@ use crate::{
     cursor::{Log, MAIN, PROBATION},
     directory,
     error::Error,
-    geometry::{Geometry, Shape, UNIT_BYTES},
+    geometry::{Geometry, Membership, Shape, UNIT_BYTES},
     key::PartHash,
     leases::Leases,
     medium::Medium,
@@ -87,7 +87,6 @@ impl Volume {
             checkpoint: recovered.next_checkpoint,
             buffer: Vec::new(),
             set: geometry.set,
-            set_change: geometry.set_change,
         };
         Ok(Self {
             medium,
@@ -103,19 +102,23 @@ impl Volume {
 
     /// Notes that the set of volumes has changed; a volume that misses a change is emptied when it
     /// comes back.
-    pub(crate) fn join(&self, set: u64, change: u64) -> Result<(), Error> {
+    pub(crate) fn join(&self, set: Membership) -> Result<(), Error> {
         self.check_writable()?;
         let mut writer = self.writer();
-        let geometry = Geometry { set, set_change: change, epoch: writer.epoch, ..self.geometry };
+        let geometry = Geometry { set, epoch: writer.epoch, ..self.geometry };
         geometry.write(&*self.medium).map_err(|error| self.failed(error))?;
-        (writer.set, writer.set_change) = (set, change);
+        writer.set = set;
         Ok(())
     }
 
-    /// The set of volumes that the volume is in, and the number of its last change.
-    pub(crate) fn membership(&self) -> (u64, u64) {
-        let writer = self.writer();
-        (writer.set, writer.set_change)
+    /// The set of volumes that the volume is in.
+    pub(crate) fn membership(&self) -> Membership {
+        self.writer().set
+    }
+
+    /// The number that the volume's share of the keys follows from.
+    pub(crate) fn seat(&self) -> u64 {
+        self.geometry.seat
     }
 }
 

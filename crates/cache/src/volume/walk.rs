@@ -25,6 +25,18 @@ pub struct Verification {
     pub purged: u64,
 }
 
+impl Verification {
+    /// Adds that of another volume.
+    pub fn add(&mut self, other: &Self) {
+        self.fragments += other.fragments;
+        self.bytes += other.bytes;
+        self.damaged += other.damaged;
+        self.unwritten += other.unwritten;
+        self.unreadable += other.unreadable;
+        self.purged += other.purged;
+    }
+}
+
 /// A stored fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stored {

@@ -8,7 +8,7 @@ use crate::{
     cursor::{MAIN, PROBATION},
     directory,
     error::Error,
-    geometry::UNIT_BYTES,
+    geometry::{Membership, UNIT_BYTES},
     key::{Key, Part, PartHash},
     record::{Description, HEADER_BYTES, Header, record_bytes},
     segment::{Entry, Summary},
@@ -29,8 +29,8 @@ pub(super) struct Writer {
     pub(super) checkpoint: u64,
     /// The bytes of a segment while it is written.
     pub(super) buffer: Vec<u8>,
-    pub(super) set: u64,
-    pub(super) set_change: u64,
+    /// The set of volumes, as the superblock has it.
+    pub(super) set: Membership,
 }
 
 /// The open segment of an area.
