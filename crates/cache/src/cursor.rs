@@ -40,6 +40,11 @@ impl Ring {
         (count / u64::from(self.stripes) % 8) as u8
     }
 
+    /// Whether each stripe has been written since the volume was emptied.
+    pub(crate) fn is_full(&self) -> bool {
+        self.filled() == u64::from(self.stripes)
+    }
+
     /// The number of stripes that have been written since the volume was emptied, at most all.
     pub(crate) fn filled(&self) -> u64 {
         (self.head + 1).saturating_sub(u64::from(self.stripes)).min(u64::from(self.stripes))

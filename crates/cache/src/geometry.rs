@@ -113,7 +113,7 @@ impl Geometry {
             stripe_bytes: shape.stripe_bytes,
             summary_bytes: (shape.stripe_bytes / 256).max(4096),
             buckets,
-            purge_slots: (buckets / 2).next_power_of_two().clamp(1 << 10, 1 << 16),
+            purge_slots: (buckets / 8).next_power_of_two().clamp(1 << 10, 1 << 16),
             probation_stripes: 0,
             main_stripes: 0,
         };

@@ -63,7 +63,7 @@ impl Default for Settings {
         Self {
             memory_bytes_max: 16 << 10,
             promoting_hits: 1,
-            second_chance_share: 0.9,
+            second_chance_share: 0.75,
             failures_max: 16,
             clock: system_clock,
         }

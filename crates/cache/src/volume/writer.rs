@@ -106,7 +106,8 @@ impl Volume {
         Ok(())
     }
 
-    /// The area for a new fragment: main, if its forerunner is there or left probation lately.
+    /// The area for a new fragment: main, if its forerunner is there or left probation lately, and
+    /// as long as main has stripes that were never written and probation has not.
     fn admission(&self, hash: PartHash) -> usize {
         let mut index = self.index();
         let area = index.living(hash).map(|entry| index.log.area_of(index.log.stripe_of(entry)));
@@ -115,6 +116,10 @@ impl Volume {
         }
         if index.ghost.take(hash) {
             index.statistics.ghost_hits += 1;
+            return MAIN;
+        }
+        let [probation, main] = index.log.rings;
+        if probation.is_full() && !main.is_full() {
             return MAIN;
         }
         PROBATION
