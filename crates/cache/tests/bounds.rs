@@ -42,7 +42,7 @@ fn a_volume_never_grows() {
         Cache::create(&path, 4 << 20, allocation, support::small_shape()).expect("a file can be made");
         let blocks = std::fs::metadata(&path).expect("it exists").blocks();
         assert_eq!(blocks * 512 >= 4 << 20, allocation == Allocation::Whole);
-        let cache = Cache::open(&[path.clone()], settings()).expect("it was just made");
+        let cache = Cache::open(std::slice::from_ref(&path), settings()).expect("it was just made");
         for object in 0..3000 {
             let appended = cache.append(key(object), FIRST(), Description::default(), &[1; 10_000]);
             appended.expect("the file is writable");
@@ -238,7 +238,7 @@ fn a_hundred_gigabytes_are_opened_by_reading_a_few_megabytes() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let path = folder.path().join("volume");
     Cache::create(&path, 100 << 30, Allocation::Sparse, Shape::default()).expect("a file can be made");
-    let cache = Cache::open(&[path.clone()], settings()).expect("it was just made");
+    let cache = Cache::open(std::slice::from_ref(&path), settings()).expect("it was just made");
     for object in 0..300 {
         cache.append(key(object), FIRST(), Description::default(), &[7; 1 << 20]).expect("it is writable");
     }

@@ -168,6 +168,12 @@ impl Volume {
         self.read_only
     }
 
+    /// The number of fragments in the directory; looks at each entry.
+    pub fn fragments(&self) -> u64 {
+        let index = self.index();
+        index.directory.entries().filter(|entry| index.log.age(*entry).is_some()).count() as u64
+    }
+
     /// The counts since the opening, and the state.
     pub fn statistics(&self) -> Statistics {
         let index = self.index();
