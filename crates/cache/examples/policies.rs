@@ -5,6 +5,7 @@
 //! policies trace zipf|release|scan FILE           writes a trace: object numbers of 4 bytes
 //! policies run FILE BYTES HITS SHARE              runs a volume of this size over it
 //! ```
+#![forbid(unsafe_code)]
 
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};

@@ -7,6 +7,9 @@ use twox_hash::XxHash3_64;
 /// The smallest unit in which the volume is written.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 
+/// Records are aligned to this many bytes, the unit of all offsets in the directory.
+pub(crate) const UNIT_BYTES: u64 = 512;
+
 /// The checksum of bytes that belong to the volume with this id: 64 bits of XXH3 with the id as its
 /// seed, so that what another volume left in the same blocks does not pass.
 pub(crate) fn checksum(volume: u64, bytes: &[u8]) -> u64 {

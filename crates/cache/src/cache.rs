@@ -53,6 +53,23 @@ impl Cache {
         Self::over(media.collect(), settings)
     }
 
+    /// Opens a cache only if these are all of its volumes: a maintenance command must not change
+    /// the set.
+    pub fn open_whole(paths: &[PathBuf], settings: Settings) -> Result<Self, Error> {
+        let mut media: Vec<Result<Arc<dyn Medium>, Error>> = Vec::new();
+        let mut sets = Vec::new();
+        for path in paths {
+            let file = File::open(path).map_err(|error| Error::Open { path: path.clone(), error })?;
+            sets.push(Geometry::read(&file)?.set);
+            media.push(Ok(Arc::new(file)));
+        }
+        let Some(set) = sets.first() else { return Err(Error::NoVolume) };
+        if sets.iter().any(|other| other != set) || sets.len() as u64 != set.volumes {
+            return Err(Error::Incomplete { given: sets.len(), volumes: set.volumes });
+        }
+        Self::over(media, settings)
+    }
+
     /// Opens one volume for reading alone, beside other readers.
     pub fn open_read_only(path: &Path, settings: Settings) -> Result<Self, Error> {
         let file = File::open_read_only(path).map_err(|error| Error::Open { path: path.to_owned(), error })?;

@@ -2,10 +2,7 @@
 //! stripes with one cursor. Stripes are counted without end; the count of a stripe's last writing
 //! follows from the cursor alone, and so does whether an entry has been overwritten.
 
-use crate::{
-    directory::Entry,
-    geometry::{Geometry, UNIT_BYTES},
-};
+use crate::{bytes::UNIT_BYTES, directory::Entry, geometry::Geometry};
 
 /// New fragments are written to this area.
 pub(crate) const PROBATION: usize = 0;

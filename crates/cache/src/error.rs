@@ -60,6 +60,14 @@ pub enum Error {
     /// The volume was taken out after too many failures of its medium.
     #[error("the volume was taken out after {0} failures of its medium")]
     Lost(u64),
+    /// The volumes are not all of one cache.
+    #[error("{given} volumes were named, and the cache of the first one has {volumes}; name all volumes of one cache")]
+    Incomplete {
+        /// The number of volumes that were named.
+        given: usize,
+        /// The number of volumes by the first one's superblock.
+        volumes: u64,
+    },
     /// All volumes are lost.
     #[error("no volume is left")]
     NoVolume,

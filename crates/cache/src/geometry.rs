@@ -1,4 +1,4 @@
-//! Where things lie on a volume, and the superblock that says so.
+//! The layout of a volume, and the superblock that it follows from.
 //!
 //! ```text
 //! superblock | checkpoint slot 0 | checkpoint slot 1 | probation stripes | main stripes | superblock
@@ -8,7 +8,7 @@
 //! their owners.
 
 use crate::{
-    bytes::{BLOCK_BYTES, Fields, checksum, rounded_up},
+    bytes::{BLOCK_BYTES, Fields, UNIT_BYTES, checksum, rounded_up},
     error::Error,
     medium::Medium,
 };
@@ -19,9 +19,6 @@ pub(crate) const FORMAT: u32 = 1;
 const MAGIC: [u8; 8] = *b"THWGCACH";
 const SUPERBLOCK_BYTES: usize = 4096;
 
-/// Records are aligned to this many bytes, the unit of all offsets in the directory.
-pub(crate) const UNIT_BYTES: u64 = 512;
-
 /// The longest body of a record.
 pub const FRAGMENT_BYTES_MAX: usize = 1 << 20;
 
@@ -29,10 +26,10 @@ pub const FRAGMENT_BYTES_MAX: usize = 1 << 20;
 pub(crate) const BUCKET_ENTRIES: usize = 8;
 
 /// The share of the directory's entries in use when the volume is full of fragments of the mean
-/// size. At 0.8, one append in a hundred displaced another fragment.
+/// size (bench/TRIED.md, "Constants of the eviction policy").
 const DIRECTORY_LOAD: f64 = 0.7;
 
-/// One stripe in this many belongs to probation; `bench/cache-policies` has the figures.
+/// One stripe in this many belongs to probation (the same entry).
 const PROBATION_SHARE: u32 = 20;
 
 const PROBATION_STRIPES_MIN: u32 = 4;

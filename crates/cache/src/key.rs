@@ -2,7 +2,7 @@
 //! follow from them in directories. URLs and Vary are the caller's.
 
 use sha2::{Digest, Sha256};
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 /// An object's key: the first 128 bits of the SHA-256 of its name, so that nobody who chooses names
 /// can make two of them meet.
@@ -23,6 +23,23 @@ impl Key {
     pub(crate) fn halves(self) -> (u64, u64) {
         let whole = u128::from_le_bytes(self.0);
         (whole as u64, (whole >> 64) as u64)
+    }
+}
+
+/// A text is no key: 32 hexadecimal digits are expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a key has 32 hexadecimal digits")]
+pub struct NotAKey;
+
+impl FromStr for Key {
+    type Err = NotAKey;
+
+    fn from_str(text: &str) -> Result<Self, NotAKey> {
+        if text.len() != 32 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(NotAKey);
+        }
+        let whole = u128::from_str_radix(text, 16).map_err(|_| NotAKey)?;
+        Ok(Self(whole.to_be_bytes()))
     }
 }
 
@@ -87,4 +104,18 @@ pub(crate) fn mixed(mut value: u64) -> u64 {
 /// A number below `count` from a hash, by its upper bits.
 pub(crate) fn below(hash: u64, count: usize) -> usize {
     ((u128::from(hash) * count as u128) >> 64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_as_they_are_shown() {
+        let key = Key::of(b"GET http://a.example/");
+        assert_eq!(key.to_string().parse(), Ok(key));
+        for text in ["", "0", "+123456789abcdef0123456789abcdef", "zz23456789abcdef0123456789abcdef"] {
+            assert_eq!(text.parse::<Key>(), Err(NotAKey), "{text}");
+        }
+    }
 }

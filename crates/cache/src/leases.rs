@@ -1,5 +1,5 @@
-//! Leases on stripes: while a reader has one, the bytes of the stripe are not overwritten. The cursor
-//! passes over such a stripe, which is thereby given up until the next lap.
+//! Leases on stripes: while a reader has one, the bytes of the stripe are not overwritten. The
+//! cursor passes over such a stripe, which is thereby given up until the next lap.
 
 use std::sync::{
     Arc,

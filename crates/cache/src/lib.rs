@@ -37,7 +37,7 @@ mod volume;
 pub use cache::Cache;
 pub use error::Error;
 pub use geometry::{FRAGMENT_BYTES_MAX, Shape};
-pub use key::{Key, Part};
+pub use key::{Key, NotAKey, Part};
 pub use leases::Lease;
 pub use record::{Description, GROUPS_MAX};
 pub use statistics::Statistics;

@@ -2,8 +2,7 @@
 //! the record was written, so that a reader tells it from whatever else may lie in its place.
 
 use crate::{
-    bytes::{Fields, checksum},
-    geometry::UNIT_BYTES,
+    bytes::{Fields, UNIT_BYTES, checksum},
     key::{Key, Part},
 };
 
@@ -14,7 +13,7 @@ const MAGIC: u32 = 0x5247_4654;
 /// Groups that a fragment can be in.
 pub const GROUPS_MAX: usize = 4;
 
-/// What the caller says about a fragment beside its bytes.
+/// The caller's description of a fragment, beside its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Description {
     /// Binds the fragments of one version of an object: a hash of validator and length.

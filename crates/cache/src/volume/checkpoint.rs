@@ -1,11 +1,11 @@
-//! Checkpoints: the directory, the purges and the cursors, written to two slots in turn, so that the
-//! older one is whole while the newer one is written.
+//! Checkpoints: the directory, the purges and the cursors, written to two slots in turn, so that
+//! the older one is whole while the newer one is written.
 //!
 //! A checkpoint is due after a distance of the cursor that keeps its cost at about an eighth of all
 //! writes. There is a distance that no cursor goes without one: half of its ring, so that recovery
 //! from the older slot meets every stripe at most once.
 
-use super::{Index, Volume, writer::Writer};
+use super::state::{Index, Volume, Writer};
 use crate::{
     bytes::{BLOCK_BYTES, Checksum, Fields, checksum},
     cursor::{MAIN, PROBATION},
@@ -22,7 +22,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// enough: a sync for each stripe would cost more than it saves.
 const DISTANCE_BYTES_MIN: u64 = 64 << 20;
 
-/// Where a checkpoint was made.
+/// The point of the log at which a checkpoint was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) number: u64,

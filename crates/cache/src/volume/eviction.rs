@@ -4,9 +4,8 @@
 //! stripe is given up by the step itself.
 
 use super::{
-    Volume,
     reader::Reading,
-    writer::{Item, Open, Writer},
+    state::{Item, Open, Volume, Writer},
 };
 use crate::{
     cursor::{MAIN, PROBATION},

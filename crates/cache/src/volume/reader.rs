@@ -2,7 +2,7 @@
 //! verified each time; long ones are verified once in the life of the process and then left to
 //! `sendfile`.
 
-use super::{Index, Pending, Volume};
+use super::state::{Index, Pending, Volume};
 use crate::{
     directory::Entry,
     error::Error,
@@ -15,7 +15,7 @@ use std::{fs, sync::Arc};
 /// A fragment that was found.
 #[derive(Debug)]
 pub struct Fragment {
-    /// What was said about it when it was appended.
+    /// Its description, from when it was appended.
     pub description: Description,
     /// When it was first stored, in seconds since 1970.
     pub stored_s: u64,
@@ -60,13 +60,8 @@ impl Volume {
     /// Looks a fragment up; `None` if it is not there, was purged, or is damaged.
     pub fn lookup(&self, key: Key, part: Part) -> Result<Option<Fragment>, Error> {
         let found = if self.is_lost() { Ok(None) } else { self.find(key, part) };
-        let mut index = self.index();
-        match &found {
-            Ok(Some(fragment)) => {
-                index.statistics.hits += 1;
-                index.statistics.hit_bytes += fragment.body.length();
-            }
-            _ => index.statistics.misses += 1,
+        if !matches!(found, Ok(Some(_))) {
+            self.index().statistics.misses += 1;
         }
         found
     }
@@ -115,6 +110,8 @@ impl Volume {
             entry.hit();
             entry.verified |= body.is_some();
         });
+        index.statistics.hits += 1;
+        index.statistics.hit_bytes += u64::from(header.body_bytes);
         drop(index);
         let body = match (body, self.medium.file()) {
             (Some(body), _) if in_memory => Body::Memory(body),
@@ -130,10 +127,17 @@ impl Volume {
     /// Reads the record of an entry, and verifies of it what was read. `place` is where the record
     /// must say that it was written.
     pub(super) fn read_record(&self, entry: Entry, place: u64, whole: bool) -> Result<Reading, Error> {
-        let bytes = if whole { usize::from(entry.size_units) * 512 } else { HEADER_BYTES };
-        let mut record = vec![0; bytes];
-        self.medium.read_at(&mut record, self.offset(entry.offset_units)).map_err(Error::reading)?;
-        let Some(header) = Header::decode(&record, self.geometry.id) else {
+        let mut head = [0; HEADER_BYTES];
+        let mut all = Vec::new();
+        let record = if whole {
+            all.resize(usize::from(entry.size_units) * 512, 0);
+            &mut all[..]
+        } else {
+            // The usual look-up of a long fragment, which allocates nothing.
+            &mut head[..]
+        };
+        self.medium.read_at(record, self.offset(entry.offset_units)).map_err(Error::reading)?;
+        let Some(header) = Header::decode(record, self.geometry.id) else {
             // Nothing was ever written to a block of zeros.
             let blank = record[..HEADER_BYTES].iter().all(|byte| *byte == 0);
             return Ok(if blank { Reading::Unwritten } else { Reading::Damaged });
@@ -166,6 +170,8 @@ impl Index {
             return None;
         }
         self.directory.update(hash, entry, Entry::hit);
+        self.statistics.hits += 1;
+        self.statistics.hit_bytes += u64::from(header.body_bytes);
         let body = Body::Memory(Arc::clone(&pending.body));
         Some(Fragment { description: header.description, stored_s: header.stored_s, body })
     }

@@ -1,21 +1,20 @@
-//! Creating, opening and emptying a volume. Opening takes the last whole checkpoint and the summaries
-//! of the segments behind it, in the order of their sequence numbers. The work is bounded by the
-//! distance between checkpoints, not by the volume.
+//! Creating, opening and emptying a volume. Opening takes the last whole checkpoint and the
+//! summaries of the segments behind it, in the order of their sequence numbers. The work is bounded
+//! by the distance between checkpoints, not by the volume.
 //!
 //! Segments that did not become durable before a crash are simply not there; a record of a segment
 //! that did may be torn, and its reader finds out.
 
 use super::{
-    Index, Settings, Volume,
     checkpoint::{Mark, distances},
-    writer::{Open, Writer},
+    state::{Index, Open, Settings, Volume, Writer},
 };
 use crate::{
-    bytes::BLOCK_BYTES,
+    bytes::{BLOCK_BYTES, UNIT_BYTES},
     cursor::{Log, MAIN, PROBATION},
     directory,
     error::Error,
-    geometry::{Geometry, Membership, Shape, UNIT_BYTES},
+    geometry::{Geometry, Membership, Shape},
     key::PartHash,
     leases::Leases,
     medium::Medium,
@@ -30,7 +29,13 @@ const EPOCH_SHIFT: u32 = 40;
 impl Volume {
     /// Makes an empty volume on a medium, whatever is on it.
     pub fn create(medium: &dyn Medium, shape: Shape) -> Result<(), Error> {
-        let geometry = Geometry::plan(medium.size(), shape, rand::random())?;
+        Self::create_with_id(medium, shape, rand::random())
+    }
+
+    /// The same with a chosen id, for tests that are to be repeatable. An id that was used on this
+    /// medium before would make its old records valid.
+    pub fn create_with_id(medium: &dyn Medium, shape: Shape, id: u64) -> Result<(), Error> {
+        let geometry = Geometry::plan(medium.size(), shape, id)?;
         write_empty(medium, &geometry)
     }
 
@@ -63,7 +68,7 @@ impl Volume {
         let (index, recovered) = match recover(&*medium, &geometry) {
             Ok(recovered) => recovered,
             Err(damaged) => {
-                // What is there cannot be told from what was purged.
+                // Records that are there cannot be told from purged ones.
                 (geometry.id, geometry.epoch) = (rand::random(), 0);
                 if !read_only {
                     write_empty(&*medium, &geometry)?;
@@ -152,7 +157,8 @@ fn recover(medium: &dyn Medium, geometry: &Geometry) -> Result<(Index, Recovered
     marks.sort_unstable_by_key(|mark| std::cmp::Reverse(mark.number));
     let Some(last) = marks.first().copied() else { return Err(2) };
     // Both slots are in use from the second checkpoint on.
-    let mut damaged = u64::from(last.number > 0 && marks.len() == 1);
+    let is_alone = marks.len() == 1;
+    let mut damaged = u64::from(last.number > 0 && is_alone);
     for mark in marks {
         let mut index = Index::empty(geometry);
         if !index.load(medium, geometry, &mark) {
@@ -161,9 +167,10 @@ fn recover(medium: &dyn Medium, geometry: &Geometry) -> Result<(Index, Recovered
         }
         index.directory.distrust();
         index.statistics.damaged_checkpoints = damaged;
-        let mut replay = Replay::scan(medium, geometry, &mark, false);
+        let is_older = damaged > 0 || is_alone;
+        let mut replay = Replay::scan(medium, geometry, &mark, Reach { is_older, is_thorough: false });
         if replay.purges_found(&mark) < replay.purges.max(last.purges) {
-            replay = Replay::scan(medium, geometry, &mark, true);
+            replay = Replay::scan(medium, geometry, &mark, Reach { is_older, is_thorough: true });
         }
         let purges = replay.purges.max(last.purges);
         if replay.purges_found(&mark) < purges {
@@ -185,6 +192,16 @@ struct Found {
     entry: Entry,
 }
 
+/// How far a scan goes.
+#[derive(Clone, Copy)]
+struct Reach {
+    /// There may have been a checkpoint after the one that the scan begins at.
+    is_older: bool,
+    /// A damaged summary does not hide those behind it: all blocks up to the last stripe are
+    /// looked at.
+    is_thorough: bool,
+}
+
 /// All that was written after a checkpoint and became durable.
 struct Replay {
     found: Vec<Found>,
@@ -196,19 +213,19 @@ struct Replay {
 }
 
 impl Replay {
-    /// Reads the summaries behind a checkpoint. With `thorough`, a damaged summary does not hide
-    /// those behind it: all blocks up to the last stripe are looked at.
-    fn scan(medium: &dyn Medium, geometry: &Geometry, mark: &Mark, thorough: bool) -> Self {
+    /// Reads the summaries behind a checkpoint.
+    fn scan(medium: &dyn Medium, geometry: &Geometry, mark: &Mark, reach: Reach) -> Self {
         let mut replay = Self { found: Vec::new(), cursors: mark.cursors, purges: mark.purges, times: Vec::new() };
         let limits = distances(geometry);
         for area in [PROBATION, MAIN] {
             let ring = u64::from([geometry.probation_stripes, geometry.main_stripes][area]);
             // From the older slot, a cursor may have gone twice as far.
-            let distance = (2 * limits[area].most).min(ring - 1);
+            let checkpoints = if reach.is_older { 2 } else { 1 };
+            let distance = (checkpoints * limits[area].most).min(ring - 1);
             let from = mark.cursors[area];
             let seen = replay.found.len();
             replay.scan_area(medium, geometry, area, distance, false);
-            if thorough {
+            if reach.is_thorough {
                 let distance = replay.cursors[area].0 - from.0;
                 replay.found.truncate(seen);
                 replay.cursors[area] = from;
@@ -231,7 +248,7 @@ impl Replay {
                 let offset = geometry.stripe_offset(stripe) + u64::from(start);
                 let read = medium.read_at(&mut block, offset).ok();
                 let summary = read.and_then(|()| Summary::decode(&block, geometry.id)).filter(|summary| {
-                    // What an earlier run left behind a lost segment is older than what is before it.
+                    // A segment of an earlier run may lie behind one of this run that was lost.
                     summary.place == log.place(area, count, start) && summary.epoch >= epoch
                 });
                 match summary {

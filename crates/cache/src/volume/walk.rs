@@ -1,7 +1,10 @@
 //! Walks over everything that is stored, in the order of the medium: for `verify` and `ls`. A walk
 //! takes the directory's memory a second time while it goes on.
 
-use super::{Index, Volume, reader::Reading};
+use super::{
+    reader::Reading,
+    state::{Index, Volume},
+};
 use crate::{
     directory::Entry,
     key::{Key, Part, PartHash},
@@ -44,7 +47,7 @@ pub struct Stored {
     pub key: Key,
     /// Which part of the object it is.
     pub part: Part,
-    /// What was said about it.
+    /// Its description.
     pub description: Description,
     /// When it was first stored, in seconds since 1970.
     pub stored_s: u64,

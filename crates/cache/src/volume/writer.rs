@@ -1,74 +1,20 @@
-//! Appending: records gather in an open segment of their area, and leave in one write when the stripe
-//! or the summary is full. Purges are entries of summaries and are durable before they return.
-//! What happens when a cursor comes to its next stripe is in `eviction`.
+//! Appending: records gather in an open segment of their area, and leave in one write when the
+//! stripe or the summary is full. Purges are entries of summaries and are durable before they
+//! return. The step of a cursor to its next stripe is in `eviction`.
 
-use super::{Index, Pending, Volume};
+use super::state::{Index, Item, Open, Pending, Volume, Writer};
 use crate::{
-    bytes::{BLOCK_BYTES, checksum},
+    bytes::{BLOCK_BYTES, UNIT_BYTES, checksum},
     cursor::{MAIN, PROBATION},
     directory,
     error::Error,
-    geometry::{Membership, UNIT_BYTES},
     key::{Key, Part, PartHash},
     record::{Description, HEADER_BYTES, Header, record_bytes},
     segment::{Entry, Summary},
 };
 use std::{io, sync::Arc};
 
-/// The state of appending.
-pub(super) struct Writer {
-    pub(super) open: [Open; 2],
-    pub(super) sequence: u64,
-    /// Purges in the life of the volume. Summaries have the number, so that a start notices if one
-    /// is missing.
-    pub(super) purges: u64,
-    pub(super) epoch: u32,
-    /// The counts of both open stripes at the last checkpoint.
-    pub(super) checkpointed: [u64; 2],
-    /// The number of the next checkpoint; its slot follows from it.
-    pub(super) checkpoint: u64,
-    /// The bytes of a segment while it is written.
-    pub(super) buffer: Vec<u8>,
-    /// The set of volumes, as the superblock has it.
-    pub(super) set: Membership,
-}
-
-/// The open segment of an area.
-pub(super) struct Open {
-    /// The count of its stripe.
-    pub(super) count: u64,
-    /// Where the segment begins in the stripe.
-    pub(super) start: u32,
-    /// Where the next record goes.
-    end: u32,
-    entries: Vec<Entry>,
-    records: Vec<Arc<Pending>>,
-}
-
-/// A fragment on its way into an open segment.
-pub(super) struct Item {
-    pub(super) key: Key,
-    pub(super) part: Part,
-    pub(super) description: Description,
-    pub(super) stored_s: u64,
-    pub(super) body: Arc<[u8]>,
-    pub(super) body_checksum: u64,
-    pub(super) hits: u8,
-}
-
-impl Open {
-    /// A segment at this offset of a stripe.
-    pub(super) fn at(count: u64, start: u32, summary_bytes: u32) -> Self {
-        Self { count, start, end: start + summary_bytes, entries: Vec::new(), records: Vec::new() }
-    }
-
-    /// Whether `bytes` and one more entry fit.
-    fn has_room(&self, bytes: u64, stripe_bytes: u32, entries_max: usize) -> bool {
-        u64::from(self.end) + bytes <= u64::from(stripe_bytes) && self.entries.len() < entries_max
-    }
-}
-
-/// What is purged.
+/// A thing to purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purge {
     /// All parts of an object.

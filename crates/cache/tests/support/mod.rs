@@ -31,7 +31,7 @@ pub fn settings() -> Settings {
 }
 
 pub fn volume_on(medium: &Arc<Faulty>) -> Volume {
-    Volume::create(&**medium, small_shape()).expect("the volume is large enough");
+    Volume::create_with_id(&**medium, small_shape(), 1).expect("the volume is large enough");
     open(medium)
 }
 
