@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod cache;
 mod client_tls;
 mod command_line;
 mod compare;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),
         Command::Observe(options) => observe::observe(options),
+        Command::Cache(options) => cache::cache(options),
         Command::Disk(options) => disk::disk(options),
         Command::Doctor(options) => doctor::doctor(options),
         Command::Yardstick(options) => yardstick::yardstick(options),
