@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use support::{Random, body_of, bytes_of, key, open, volume_on};
 use thalweg_cache::{
     Description, Part, Purge, Settings, Volume,
-    medium::{Faults, Faulty},
+    medium::{Faults, Faulty, Medium},
 };
 
 /// Everything appended to a part since its last durable purge; the last one is the newest.
@@ -231,4 +231,45 @@ fn writes_that_fail_lose_fragments_and_the_volume_after_a_bound() {
         assert!(volume.statistics().failures <= Settings::default().failures_max + 4, "{name}");
         assert!(volume.append(key(1), Part::HEAD, Description::default(), b"x").is_err(), "{name}");
     }
+}
+
+/// The bytes of all stripes, and of what lies before them.
+fn snapshot(medium: &Faulty) -> Vec<u8> {
+    let mut bytes = vec![0; medium.size() as usize];
+    medium.read_at(&mut bytes, 0).expect("the medium works");
+    bytes
+}
+
+#[test]
+fn a_lost_write_does_not_bring_back_an_older_record_in_its_place() {
+    let mut unwritten = 0;
+    for seed in 0..support::runs(20) {
+        let mut random = support::random(seed);
+        let medium = Arc::new(Faulty::new(3 << 20, seed));
+        let volume = volume_on(&medium);
+        let mut newest = BTreeMap::new();
+        // Bodies of one length, so that records of different laps begin at the same places.
+        let mut append = |volume: &Volume, count: u64, version: u64| {
+            for _ in 0..count {
+                let object = random.random_range(0..12);
+                let description = Description { version, ..Description::default() };
+                let body = [version as u8; 9_000];
+                volume.append(key(object), Part::fragment(0), description, &body).expect("the medium works");
+                newest.insert(object, version);
+            }
+            volume.flush_all().expect("the medium works");
+        };
+        append(&volume, 800, 1);
+        let before = snapshot(&medium);
+        append(&volume, 800, 2);
+        // A disk that lies: nothing of the second half was written.
+        medium.write_at(&before, 0).expect("the medium works");
+        for (object, version) in &newest {
+            let found = volume.lookup(key(*object), Part::fragment(0)).expect("the medium works");
+            let found = found.map(|fragment| fragment.description.version);
+            assert!(found.is_none_or(|found| found == *version), "object {object}: {found:?} instead of {version}");
+        }
+        unwritten += volume.statistics().unwritten;
+    }
+    assert!(unwritten > 20, "{unwritten} lost records were noticed");
 }
