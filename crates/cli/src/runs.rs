@@ -8,7 +8,6 @@ use thalweg_store::{Filter, RunRecord, Store, StoreError};
 use thalweg_units::display;
 
 use crate::exit::{Exit, Failure};
-use crate::format;
 use crate::options::{RunsOptions, StorePlace};
 use crate::output;
 use crate::stored_run::store_path;
@@ -117,7 +116,6 @@ fn table(runs: &[RunRecord], columns: Option<usize>) -> String {
 
 /// A verdict's name in the verdict's style.
 fn styled_verdict(name: &str) -> String {
-    let verdicts = [Verdict::Pass, Verdict::Fail, Verdict::Invalid];
-    let known = verdicts.into_iter().find(|verdict| format::verdict_name(*verdict) == name);
+    let known = Verdict::ALL.into_iter().find(|verdict| verdict.name() == name);
     known.map_or_else(|| name.to_owned(), |verdict| style::styled(name, style::of(verdict)))
 }

@@ -15,7 +15,6 @@ use thalweg_measure::{Interval, Verdict};
 use thalweg_store::{FinishedRun, NewRun, Store, StoreError, default_path};
 
 use crate::exit::remark;
-use crate::format;
 use crate::options::{StoreOptions, StorePath, StorePlace};
 use crate::progress::Progress;
 
@@ -89,7 +88,7 @@ pub fn store(document: &Document, options: &StoreOptions) {
     let stored = open(options).and_then(|store| {
         let Some(mut store) = store else { return Ok(()) };
         let end = FinishedRun {
-            verdict: format::verdict_name(document.verdict),
+            verdict: document.verdict.name(),
             capacity: document.find.as_ref().and_then(|find| find.lower_bound),
             answer: &report::sentence(document),
             interrupted: document.was_interrupted(),

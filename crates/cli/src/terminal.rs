@@ -7,7 +7,7 @@
 //! next drawing begins there and erases the rest. The terminal is never asked for anything and
 //! keeps its modes: keys stay the shell's, and Ctrl-C stays a signal.
 //!
-//! What a frame shows is decided in `progress`.
+//! The content of a frame is for `progress` to decide.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};

@@ -13,7 +13,7 @@ use thalweg_units::display;
 
 use crate::compare_text;
 use crate::page;
-use crate::progress::{trial_line, trial_verdict};
+use crate::progress::trial_line;
 use crate::style;
 use crate::suite_text;
 
@@ -35,12 +35,7 @@ pub fn of(document: &Document, columns: Option<usize>) -> String {
 }
 
 fn verdict(verdict: Verdict) -> String {
-    let name = match verdict {
-        Verdict::Pass => "PASS",
-        Verdict::Fail => "FAIL",
-        Verdict::Invalid => "INVALID",
-    };
-    style::styled(name, style::of(verdict))
+    style::styled(verdict.title(), style::of(verdict))
 }
 
 /// The line on a trial, with the style of its verdict.
@@ -51,7 +46,7 @@ fn styled_trial_line(trial: &Trial, document: &Document) -> String {
 
 /// The line with its verdict in the verdict's style.
 fn style_word(line: &str, verdict: Verdict) -> String {
-    let word = trial_verdict(verdict);
+    let word = verdict.name();
     line.split_once(&format!("  {word}")).map_or_else(
         || line.to_owned(),
         |(before, after)| format!("{before}  {}{after}", style::styled(word, style::of(verdict))),

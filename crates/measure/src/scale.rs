@@ -1,6 +1,6 @@
 //! The buckets of distributions: which values share one. They are those of HdrHistogram.
 //!
-//! What is counted in them, and how, is for `histogram` and `compact` to know.
+//! The counts in them belong to `histogram` and `compact`.
 
 /// A scale whose buckets are at most a certain part of their values wide.
 ///

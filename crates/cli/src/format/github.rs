@@ -63,16 +63,15 @@ pub fn github_summary(results: &[Labelled<'_>]) -> String {
 }
 
 fn summary(label: Option<&str>, document: &Document) -> String {
-    let verdict = match document.verdict {
-        Verdict::Pass => "PASS",
-        Verdict::Fail => "FAIL",
-        Verdict::Invalid => "INVALID",
-    };
     let of = label.map_or_else(String::new, |label| format!(" of {label}"));
     let text = strip_str(&text::of(document, None)).to_string();
     let fence = "`".repeat(longest_run(&text, '`').max(2) + 1);
     let text = text.trim_end();
-    format!("### thalweg {}{of}: {verdict}\n\n{fence}text\n{text}\n{fence}\n\n", document.kind.name())
+    format!(
+        "### thalweg {}{of}: {verdict}\n\n{fence}text\n{text}\n{fence}\n\n",
+        document.kind.name(),
+        verdict = document.verdict.title()
+    )
 }
 
 fn longest_run(text: &str, wanted: char) -> usize {

@@ -12,7 +12,6 @@ use thalweg_lab::document::Document;
 use thalweg_lab::report::{self, Labelled};
 
 use super::cases::{CaseEnd, TestCase, test_cases};
-use super::tsv::verdict;
 
 type Xml = Writer<Vec<u8>>;
 
@@ -117,7 +116,7 @@ fn write_properties(writer: &mut Xml, document: &Document) -> io::Result<()> {
         ("command", document.plan.command.join(" ")),
         ("target", document.plan.target.clone()),
         ("load", document.plan.load.clone()),
-        ("verdict", verdict(document.verdict).to_owned()),
+        ("verdict", document.verdict.name().to_owned()),
         ("answer", report::sentence(document)),
     ];
     writer.create_element("properties").write_inner_content(|writer| {

@@ -28,7 +28,6 @@ pub use hdr::hdr_log;
 pub use httperf::httperf;
 pub use junit::{junit, junit_of_failure};
 pub use prometheus::prometheus;
-pub use tsv::verdict as verdict_name;
 
 use thalweg_lab::document::Document;
 

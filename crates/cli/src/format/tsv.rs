@@ -7,7 +7,7 @@
 
 use super::httperf::Errors;
 use thalweg_lab::document::{Document, Trial};
-use thalweg_measure::{LoopKind, Summary, Verdict};
+use thalweg_measure::{LoopKind, Summary};
 
 use super::quantities::{BYTES_PER_KB, US_PER_MS, connections, ratio, span_s};
 use super::samples::Samples;
@@ -45,7 +45,7 @@ fn row(trial: &Trial) -> Row {
     put("seconds", format!("{:.3}", trial.seconds));
     put("span_s", format!("{:.3}", span_s(trial)));
     // Calibration and probe are held against nothing.
-    put("verdict", if trial.is_judged() { verdict(trial.verdict).to_owned() } else { none() });
+    put("verdict", if trial.is_judged() { trial.verdict.name().to_owned() } else { none() });
     let counts = &trial.counts;
     put("offered", counts.offered.to_string());
     put("sent", counts.sent.to_string());
@@ -134,14 +134,6 @@ fn times(row: &mut Row, of: &str, summary: &Summary) {
 
 pub(super) fn none() -> String {
     "-".to_owned()
-}
-
-pub fn verdict(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Pass => "pass",
-        Verdict::Fail => "fail",
-        Verdict::Invalid => "invalid",
-    }
 }
 
 #[cfg(test)]

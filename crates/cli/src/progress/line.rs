@@ -42,7 +42,7 @@ pub fn line(view: &View) -> String {
 /// Without the reasons it fits 60 columns, two of them for a margin.
 pub fn trial_line(trial: &Trial, p99_bound: Option<Duration>) -> String {
     let offered = trial.offered_rate.map_or_else(|| "full speed".to_owned(), display::rate);
-    let verdict = if trial.is_judged() { trial_verdict(trial.verdict) } else { "" };
+    let verdict = if trial.is_judged() { trial.verdict.name() } else { "" };
     let reasons = match trial.verdict {
         _ if !trial.is_judged() => String::new(),
         // Reasons of the client come first, then those of the target.
@@ -57,15 +57,6 @@ pub fn trial_line(trial: &Trial, p99_bound: Option<Duration>) -> String {
         reasons,
     );
     line.trim_end().to_owned()
-}
-
-/// A verdict as that line has it.
-pub fn trial_verdict(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Pass => "pass",
-        Verdict::Fail => "fail",
-        Verdict::Invalid => "invalid",
-    }
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ use crate::interrupt::Interrupt;
 use crate::options::{ProgressForm, ProgressOptions};
 use crate::terminal;
 
-pub use self::line::{trial_line, trial_verdict};
+pub use self::line::trial_line;
 pub use self::stream::result_line;
 pub use self::view::{SearchGoal, Task};
 

@@ -44,7 +44,7 @@ pub(super) fn title(document: &Document) -> String {
             format!("at least {} – {target} – Thalweg", words::per_second(rate))
         }
         Some(rate) => format!("{} – {target} – Thalweg", words::per_second(rate)),
-        None => format!("{} – {target} – Thalweg", words::verdict(document.verdict)),
+        None => format!("{} – {target} – Thalweg", document.verdict.title()),
     }
 }
 

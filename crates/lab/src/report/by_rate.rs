@@ -134,7 +134,7 @@ impl<'a> ByRate<'a> {
             let trials = self.trials().filter(|trial| trial.verdict == verdict);
             let point = |trial: &Trial| Point::new(trial.offered_rate.unwrap_or(0.0), y(trial), trial_in_hover(trial));
             let points: Vec<Point> = trials.map(point).collect();
-            (!points.is_empty()).then(|| Series::marks(words::verdict(verdict), color, mark, points))
+            (!points.is_empty()).then(|| Series::marks(verdict.title(), color, mark, points))
         };
         looks.into_iter().filter_map(of).collect()
     }
@@ -254,7 +254,7 @@ impl Level<'_> {
 }
 
 fn trial_in_hover(trial: &Trial) -> String {
-    let mut lines = vec![format!("{} · {}", words::verdict(trial.verdict), trial.phase)];
+    let mut lines = vec![format!("{} · {}", trial.verdict.title(), trial.phase)];
     let rate = |per_second| words::per_second(per_second);
     lines.push(format!("{} offered, {} good", rate(trial.offered_rate.unwrap_or(0.0)), rate(trial.rates.good)));
     if trial.outcomes.errors() > 0 {

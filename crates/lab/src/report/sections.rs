@@ -298,7 +298,7 @@ pub(super) fn shown_trial(document: &Document, trial: &Trial) -> String {
         None => words::loop_kind(trial.loop_kind).to_owned(),
     };
     let length = words::seconds(trial.seconds);
-    let verdict = if trial.is_judged() { words::verdict(trial.verdict) } else { "not judged" };
+    let verdict = if trial.is_judged() { trial.verdict.title() } else { "not judged" };
     format!("Trial {position}, {}: {rate} for {length}, {verdict}.", trial.phase)
 }
 

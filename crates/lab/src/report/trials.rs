@@ -84,7 +84,7 @@ pub(super) fn badge(verdict: Verdict) -> Markup {
         Verdict::Fail => "✕",
         Verdict::Invalid => "◇",
     };
-    html! { span class={ "badge " (words::verdict_class(verdict)) } { span aria-hidden="true" { (shape) } " " (words::verdict(verdict)) } }
+    html! { span class={ "badge " (verdict.name()) } { span aria-hidden="true" { (shape) } " " (verdict.title()) } }
 }
 
 /// One sentence as text, several as a list.

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
+use thalweg_measure::LoopKind;
 use thalweg_measure::limit::Limit;
-use thalweg_measure::{LoopKind, Verdict};
 use thalweg_units::display;
 
 /// Stands where there is no figure.
@@ -119,24 +119,6 @@ pub(super) fn counted(n: u64, noun: &str) -> String {
 /// A number of things.
 pub(super) fn count(n: u64) -> String {
     display::count(n)
-}
-
-/// The verdict as the command line writes it.
-pub(super) fn verdict(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Pass => "PASS",
-        Verdict::Fail => "FAIL",
-        Verdict::Invalid => "INVALID",
-    }
-}
-
-/// Name of the verdict in style sheets, and of its colour.
-pub(super) fn verdict_class(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Pass => "pass",
-        Verdict::Fail => "fail",
-        Verdict::Invalid => "invalid",
-    }
 }
 
 /// The loop in words.

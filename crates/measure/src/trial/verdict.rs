@@ -22,6 +22,29 @@ pub enum Verdict {
     Invalid,
 }
 
+impl Verdict {
+    /// All verdicts.
+    pub const ALL: [Self; 3] = [Self::Pass, Self::Fail, Self::Invalid];
+
+    /// The name in documents and formats.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Invalid => "invalid",
+        }
+    }
+
+    /// The name in texts for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Pass => "PASS",
+            Self::Fail => "FAIL",
+            Self::Invalid => "INVALID",
+        }
+    }
+}
+
 /// A verdict with all that led to it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Judgement {
@@ -78,8 +101,8 @@ const REFUSED_MIN: f64 = 0.01;
 ///   fails but stays valid. The same holds for a refused connection. The client is to blame for
 ///   requests that lacked a descriptor or an address, and for those that it did not get to although
 ///   nothing kept it ([`TrialFigures::unsent_by_client`]).
-/// * An open loop sent more than 5 % of the requests later than the next arrival was due, and
-///   later than 1 ms: the target has met bursts instead of the schedule.
+/// * An open loop sent requests later than the next arrival was due and later than 1 ms, more than
+///   5 % as many as there were arrivals: the target has met bursts instead of the schedule.
 /// * In a closed loop, p99 lag above 1 ms or above a tenth of the tightest response-time limit:
 ///   late workers offer less load.
 /// * Descriptors or addresses ran out, even once: from then on connections did not follow the plan.

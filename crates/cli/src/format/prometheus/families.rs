@@ -8,7 +8,6 @@ use thalweg_measure::{Summary, Verdict};
 
 use super::super::cases::{CaseEnd, test_cases};
 use super::super::quantities::span_s;
-use super::super::tsv::verdict;
 
 /// Labels in the order in which they are written.
 pub(super) type Labels = Vec<(&'static str, String)>;
@@ -118,8 +117,8 @@ impl Families {
                 seconds,
             );
         }
-        let verdicts = [Verdict::Pass, Verdict::Fail, Verdict::Invalid];
-        let verdicts = verdicts.map(|one| (verdict(one), one == document.verdict));
+        let verdicts = Verdict::ALL;
+        let verdicts = verdicts.map(|one| (one.name(), one == document.verdict));
         self.state("verdict", "Verdict on the whole: 1 for the one that was given", labels, "verdict", verdicts);
         self.add_limits(document, labels);
         match (&document.suite, &document.compare, &document.find, &document.sweep) {
@@ -233,7 +232,7 @@ impl Families {
         let count = |wanted: Verdict| {
             document.trials.iter().filter(|trial| trial.is_judged() && trial.verdict == wanted).count() as f64
         };
-        let trials = [Verdict::Pass, Verdict::Fail, Verdict::Invalid].map(|one| (verdict(one).to_owned(), count(one)));
+        let trials = Verdict::ALL.map(|one| (one.name().to_owned(), count(one)));
         self.by("trials", "Judged trials of a search by verdict", labels, "verdict", trials);
         if let Some(overload) = &find.overload {
             let help = "Whether the target carried its load again after an overload";
