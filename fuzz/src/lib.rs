@@ -6,6 +6,7 @@
 //! here, a line in [`TARGETS`], a binary in `fuzz_targets/`, and a folder in `corpus/`.
 #![forbid(unsafe_code)]
 
+mod caching;
 mod conditions;
 mod h2;
 mod inputs;
@@ -17,6 +18,7 @@ mod tls;
 mod transcript;
 mod wishes;
 
+pub use caching::cache_control;
 pub use conditions::conditions;
 pub use h2::{h2, hpack};
 pub use inputs::{log, sessions};
@@ -29,7 +31,7 @@ pub use wishes::{checksums, wishes};
 pub type Check = fn(&[u8]);
 
 /// All targets by the name of their corpus folder and binary.
-pub const TARGETS: [(&str, Check); 12] = [
+pub const TARGETS: [(&str, Check); 13] = [
     ("request_reader", request_reader),
     ("response_reader", response_reader),
     ("chunked", chunked),
@@ -42,4 +44,5 @@ pub const TARGETS: [(&str, Check); 12] = [
     ("h2", h2),
     ("hpack", hpack),
     ("tls", tls),
+    ("cache_control", cache_control),
 ];

@@ -6,7 +6,7 @@ use crate::machine;
 use crate::process::{PATIENCE, Process, run_thalweg, thalweg};
 
 /// All commands with their subcommands.
-const COMMANDS: [&[&str]; 19] = [
+const COMMANDS: [&[&str]; 22] = [
     &["run"],
     &["find"],
     &["sweep"],
@@ -23,6 +23,9 @@ const COMMANDS: [&[&str]; 19] = [
     &["demo"],
     &["observe"],
     &["doctor"],
+    &["cache"],
+    &["cache", "create"],
+    &["cache", "purge"],
     &["disk"],
     &["yardstick"],
     &["schema"],

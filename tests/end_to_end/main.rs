@@ -18,6 +18,7 @@
 //! | [`snippets`] | the snippets of the documents, run as they stand |
 //! | [`trees`] | document trees, written, compared, and requested as often as their tests do |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
+//! | [`cache`] | volumes of the disk cache on the command line |
 //! | [`disk`] | the benchmark of a file system, its folders, a full disk |
 //! | [`doctor`] | settings of the host: examined, changed, put back |
 //! | [`live_view`] | the live view on a pseudo terminal, colours, widths; the stream of intervals |
@@ -57,6 +58,7 @@ mod authority;
 mod bad_inputs;
 mod bottleneck;
 mod browser;
+mod cache;
 mod changes;
 mod client_tls;
 mod clients;

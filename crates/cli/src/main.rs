@@ -7,6 +7,7 @@
 
 mod arrivals;
 mod byte_progress;
+mod cache;
 mod client_tls;
 mod command_line;
 mod compare;
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve::serve(options),
         Command::Demo(options) => demo::demo(options),
         Command::Observe(options) => observe::observe(options),
+        Command::Cache(options) => cache::cache(options),
         Command::Disk(options) => disk::disk(options),
         Command::Doctor(options) => doctor::doctor(options),
         Command::Yardstick(options) => yardstick::yardstick(options),

@@ -111,7 +111,7 @@ pub(crate) fn list_elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// The bytes without leading and trailing optional whitespace (SP and HTAB only; RFC 9110, 5.6.3).
 /// The standard library's `trim_ascii` would also remove CR, LF and form feed.
-pub(crate) fn trim_ows(mut bytes: &[u8]) -> &[u8] {
+pub fn trim_ows(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {
         bytes = rest;
     }

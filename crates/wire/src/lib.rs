@@ -62,7 +62,7 @@ pub mod validator;
 
 pub use authority::HostFault;
 pub use bounds::Bounds;
-pub use fields::{FIELDS_MAX, FieldSlots, Fields, is_token_byte};
+pub use fields::{FIELDS_MAX, FieldSlots, Fields, is_token_byte, trim_ows};
 pub use framing::{BodyFraming, FramingFault, Version};
 pub use method::Method;
 pub use progress::Progress;

@@ -7,7 +7,7 @@ use clap::Command;
 /// The commands by purpose. One that is in none of these groups stands in a group of its own.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Measure a server", &["run", "find", "sweep", "compare", "replay", "suite", "demo"]),
-    ("Serve", &["serve", "yardstick"]),
+    ("Serve", &["serve", "cache", "yardstick"]),
     ("Results", &["report", "runs", "schema"]),
     ("Hosts and input files", &["doctor", "observe", "disk", "sessions", "files"]),
 ];

@@ -1,6 +1,7 @@
 //! The commands and their options, as clap reads them. Plans check how they go together.
 
 mod addresses;
+mod cache;
 mod client_tls;
 mod colour;
 mod compare;
@@ -30,6 +31,7 @@ mod values;
 mod yardstick;
 
 pub use addresses::parse_listen;
+pub use cache::{CacheCommand, CacheCreateOptions, CacheOptions, CachePurgeOptions, CacheVolumes};
 pub use client_tls::ClientTlsOptions;
 pub use colour::ColorOption;
 pub use compare::{CompareOptions, RoundsOption};
@@ -104,6 +106,8 @@ pub enum Command {
     Files(FilesOptions),
     /// Serve the files of a directory.
     Serve(ServeOptions),
+    /// Make, show and purge the volumes of a disk cache.
+    Cache(CacheOptions),
     /// Serve a small tree, find its capacity, and write a report.
     Demo(DemoOptions),
     /// Show figures of this host, or answer a measuring client.

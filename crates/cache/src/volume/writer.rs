@@ -1,0 +1,244 @@
+//! Appending: records gather in an open segment of their area, and leave in one write when the
+//! stripe or the summary is full. Purges are entries of summaries and are durable before they
+//! return. The step of a cursor to its next stripe is in `eviction`.
+
+use super::state::{Index, Item, Open, Pending, Volume, Writer};
+use crate::{
+    bytes::{BLOCK_BYTES, UNIT_BYTES, checksum},
+    cursor::{MAIN, PROBATION},
+    directory,
+    error::Error,
+    key::{Key, Part, PartHash},
+    record::{Description, HEADER_BYTES, Header, record_bytes},
+    segment::{Entry, Summary},
+};
+use std::{io, sync::Arc};
+
+/// A thing to purge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purge {
+    /// All parts of an object.
+    Key(Key),
+    /// Everything that was appended with this group.
+    Group(u32),
+}
+
+impl Volume {
+    /// Appends a fragment; it is found from now on, and durable some time later. Of two fragments
+    /// with the same key and part, the newer one is found.
+    pub fn append(&self, key: Key, part: Part, description: Description, body: &[u8]) -> Result<(), Error> {
+        self.check_writable()?;
+        let most = self.geometry.body_bytes_max();
+        if body.len() > most {
+            return Err(Error::FragmentTooLong { bytes: body.len(), most });
+        }
+        let item = Item {
+            key,
+            part,
+            description,
+            stored_s: (self.settings.clock)(),
+            body: body.into(),
+            body_checksum: checksum(self.geometry.id, body),
+            hits: 0,
+        };
+        let mut writer = self.writer();
+        let area = self.admission(PartHash::of(key, part));
+        let bytes = record_bytes(body.len());
+        self.make_room(&mut writer, area, bytes).map_err(|error| self.failed(error))?;
+        let mut index = self.index();
+        index.statistics.appended += 1;
+        index.statistics.appended_bytes += body.len() as u64;
+        self.put(&mut writer, &mut index, area, item);
+        Ok(())
+    }
+
+    /// The area for a new fragment: main, if its forerunner is there or left probation lately, and
+    /// as long as main has stripes that were never written and probation has not.
+    fn admission(&self, hash: PartHash) -> usize {
+        let mut index = self.index();
+        let area = index.living(hash).map(|entry| index.log.area_of(index.log.stripe_of(entry)));
+        if area == Some(MAIN) {
+            return MAIN;
+        }
+        if index.ghost.take(hash) {
+            index.statistics.ghost_hits += 1;
+            return MAIN;
+        }
+        let [probation, main] = index.log.rings;
+        if probation.is_full() && !main.is_full() {
+            return MAIN;
+        }
+        PROBATION
+    }
+
+    /// Purges objects and groups: nothing of them that was appended before is found from now on,
+    /// also after a crash once this has returned `Ok`.
+    pub fn purge(&self, purges: &[Purge]) -> Result<(), Error> {
+        let mut writer = self.writer();
+        let mut entries = Vec::with_capacity(purges.len());
+        {
+            let mut index = self.index();
+            for purge in purges {
+                writer.sequence += 1;
+                writer.purges += 1;
+                let sequence = writer.sequence;
+                entries.push(match *purge {
+                    Purge::Key(key) => Entry::PurgeKey { key, sequence },
+                    Purge::Group(group) => Entry::PurgeGroup { group, sequence },
+                });
+                index.apply_purge(entries[entries.len() - 1]);
+                index.statistics.purges += 1;
+            }
+        }
+        self.write_purges(&mut writer, &entries).map_err(|error| Error::PurgeNotDurable(Box::new(self.failed(error))))
+    }
+
+    /// Writes purges twice, in segments of their own blocks, so that damage to one of them does not
+    /// undo a purge.
+    fn write_purges(&self, writer: &mut Writer, entries: &[Entry]) -> Result<(), Error> {
+        self.check_writable()?;
+        for _ in 0..2 {
+            for entry in entries {
+                self.make_room(writer, MAIN, 0)?;
+                writer.open[MAIN].entries.push(*entry);
+            }
+            self.flush(writer, MAIN)?;
+        }
+        self.medium.sync().map_err(Error::writing)
+    }
+
+    /// Makes everything durable that was appended so far.
+    pub fn flush_all(&self) -> Result<(), Error> {
+        self.check_writable()?;
+        let mut writer = self.writer();
+        self.flush_both(&mut writer).map_err(|error| self.failed(error))
+    }
+
+    pub(super) fn flush_both(&self, writer: &mut Writer) -> Result<(), Error> {
+        for area in [PROBATION, MAIN] {
+            self.flush(writer, area)?;
+        }
+        self.medium.sync().map_err(Error::writing)
+    }
+
+    /// Makes room in the open segment of an area for a record of `bytes`.
+    pub(super) fn make_room(&self, writer: &mut Writer, area: usize, bytes: u64) -> Result<(), Error> {
+        let stripe_bytes = self.geometry.stripe_bytes;
+        let entries_max = Summary::capacity(self.geometry.summary_bytes);
+        if writer.open[area].has_room(bytes, stripe_bytes, entries_max) {
+            return Ok(());
+        }
+        self.flush(writer, area)?;
+        if !writer.open[area].has_room(bytes, stripe_bytes, entries_max) {
+            self.advance(writer, area, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a fragment into the open segment of an area, which has room for it, and into the
+    /// directory.
+    pub(super) fn put(&self, writer: &mut Writer, index: &mut Index, area: usize, item: Item) {
+        writer.sequence += 1;
+        let sequence = writer.sequence;
+        let open = &mut writer.open[area];
+        let Item { key, part, description, stored_s, body, body_checksum, hits } = item;
+        let bytes = record_bytes(body.len());
+        let place = index.log.place(area, open.count, open.end);
+        let body_bytes = body.len() as u32;
+        let header = Header { key, part, description, place, sequence, stored_s, body_bytes, body_checksum };
+        open.entries.push(Entry::Record { key, part, sequence, offset: open.end, bytes: bytes as u32 });
+        let pending = Arc::new(Pending { header, body });
+        open.records.push(Arc::clone(&pending));
+        let offset_units = index.log.offset_units(area, open.count, open.end);
+        open.end += bytes as u32;
+        index.pending.insert(offset_units, pending);
+        let hash = PartHash::of(key, part);
+        let lap = index.log.rings[area].lap(open.count);
+        let mut entry = directory::Entry::new(hash, offset_units, (bytes / UNIT_BYTES) as u16, lap);
+        entry.hits = hits;
+        index.enter(hash, entry);
+    }
+
+    /// Writes the open segment of an area, and begins the next one behind it.
+    pub(super) fn flush(&self, writer: &mut Writer, area: usize) -> Result<(), Error> {
+        let summary_bytes = self.geometry.summary_bytes;
+        let open = &writer.open[area];
+        if open.entries.is_empty() {
+            return Ok(());
+        }
+        let (count, start) = (open.count, open.start);
+        let end = open.end.next_multiple_of(BLOCK_BYTES as u32);
+        let stripe = self.index().log.rings[area].stripe(count);
+        let now = (self.settings.clock)();
+        self.assemble(writer, area, end - start, now);
+        let offset = self.geometry.stripe_offset(stripe) + u64::from(start);
+        let written = self.medium.write_at(&writer.buffer, offset);
+        let open = &mut writer.open[area];
+        let mut index = self.index();
+        for pending in &open.records {
+            let at = (pending.header.place % u64::from(self.geometry.stripe_bytes)) as u32;
+            let offset_units = index.log.offset_units(area, count, at);
+            index.pending.remove(&offset_units);
+        }
+        if let Err(error) = written {
+            index.forget(area, count, open);
+            drop(index);
+            // A place that cannot be written is given up, and one on a full file system kept:
+            // other stripes would have no room either.
+            let no_space = error.kind() == io::ErrorKind::StorageFull;
+            *open = Open::at(count, if no_space { start } else { self.geometry.stripe_bytes }, summary_bytes);
+            return Err(Error::writing(error));
+        }
+        index.stripe_times[stripe as usize] = now as u32;
+        index.statistics.stripe_bytes_written += u64::from(end - start);
+        drop(index);
+        *open = Open::at(count, end, summary_bytes);
+        Ok(())
+    }
+
+    /// Puts the bytes of a segment together.
+    fn assemble(&self, writer: &mut Writer, area: usize, bytes: u32, now: u64) {
+        let place = {
+            let open = &writer.open[area];
+            self.index().log.place(area, open.count, open.start)
+        };
+        let open = &mut writer.open[area];
+        let entries = std::mem::take(&mut open.entries);
+        let summary = Summary { place, epoch: writer.epoch, bytes, written_s: now, purges: writer.purges, entries };
+        writer.buffer.clear();
+        writer.buffer.resize(bytes as usize, 0);
+        summary.encode(&mut writer.buffer[..self.geometry.summary_bytes as usize], self.geometry.id);
+        open.entries = summary.entries;
+        let stripe_bytes = u64::from(self.geometry.stripe_bytes);
+        for pending in &open.records {
+            let at = (pending.header.place % stripe_bytes) as usize - open.start as usize;
+            writer.buffer[at..at + HEADER_BYTES].copy_from_slice(&pending.header.encode(self.geometry.id));
+            writer.buffer[at + HEADER_BYTES..][..pending.body.len()].copy_from_slice(&pending.body);
+        }
+    }
+}
+
+impl Index {
+    /// Takes out of the directory what could not be written.
+    fn forget(&mut self, area: usize, count: u64, open: &Open) {
+        for entry in &open.entries {
+            let Entry::Record { key, part, offset, .. } = entry else { continue };
+            let offset_units = self.log.offset_units(area, count, *offset);
+            let hash = PartHash::of(*key, *part);
+            if let Some(known) = self.living(hash)
+                && known.offset_units == offset_units
+            {
+                self.directory.remove(hash, known);
+                self.statistics.dropped += 1;
+            }
+        }
+    }
+
+    pub(super) fn apply_purge(&mut self, entry: Entry) {
+        match entry {
+            Entry::PurgeKey { key, sequence } => self.purges.purge_key(key, sequence),
+            Entry::PurgeGroup { group, sequence } => self.purges.purge_group(group, sequence),
+            Entry::Record { .. } => {}
+        }
+    }
+}

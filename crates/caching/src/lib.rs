@@ -1,0 +1,77 @@
+//! The decisions of a shared HTTP cache (RFC 9111), without I/O: fields and times in, decisions
+//! out.
+//!
+//! Owned here: the fields that caches read and write, which responses may be stored and for how
+//! long they are fresh ([`StoredResponse`]), what a request gets from the stored responses
+//! ([`decide`]), conditional requests to the origin and what their answers change ([`validation`]),
+//! conditions and ranges of clients, versions of objects ([`Version`]), and what an unsafe request
+//! invalidates. Lacking on purpose: sockets, files, clocks (times are arguments, as seconds since
+//! 1970), the store, cache keys of URIs, and the waiting of collapsed requests.
+//!
+//! A stored response is read once, when it is stored or loaded: what a hit needs lies ready as
+//! numbers. All arithmetic of times saturates; nothing that a client or an origin sends panics.
+//!
+//! ```
+//! use thalweg_caching::{
+//!     CacheRequest, Decision, Policy, Storability, StoredFields, StoredResponse, Times, decide, storability,
+//! };
+//! use thalweg_wire::Method;
+//!
+//! let policy = Policy::default();
+//! let client = StoredFields::default();
+//! let request = CacheRequest::new(Method::Get, &client);
+//! let mut fields = StoredFields::default();
+//! fields.push("Cache-Control", b"max-age=60");
+//! let times = Times { request: 1000, response: 1001 };
+//! let target = "http://origin.example/a";
+//! let storing = storability(&policy, &request, target, 200, &fields, times);
+//! assert_eq!(storing, Storability::Complete);
+//!
+//! let stored = StoredResponse::new(&policy, &client, 200, &fields, times);
+//! assert_eq!(decide(&policy, &request, &[&stored], 1050), Decision::Fresh { index: 0 });
+//! assert!(matches!(decide(&policy, &request, &[&stored], 1061), Decision::Fetch { .. }));
+//! ```
+#![forbid(unsafe_code)]
+
+mod age;
+mod cache_status;
+mod conditional;
+mod conditions;
+mod decision;
+mod directives;
+mod fallback;
+mod fields;
+mod freshness;
+mod groups;
+mod invalidation;
+mod partial;
+mod policy;
+mod request;
+mod seconds;
+mod stored;
+mod storing;
+mod targeted;
+pub mod validation;
+mod variant;
+mod version;
+
+pub use age::Times;
+pub use cache_status::{CacheStatus, ForwardReason, Outcome};
+pub use conditional::Validation;
+pub use conditions::{ClientAnswer, answer_conditions, is_sent_with_not_modified};
+pub use decision::{Decision, decide};
+pub use directives::{FieldScope, Limit, RequestDirectives, ResponseDirectives};
+pub use fallback::{Failure, Fallback};
+pub use fields::{FieldLines, StoredFields, is_connection_field};
+pub use freshness::Freshness;
+pub use groups::{GROUP_BYTES_MAX, GROUPS_MAX, cache_groups};
+pub use invalidation::{Invalidation, invalidation};
+pub use partial::{Combination, ContentRange, Coverage, combine, missing_fragments, push_range};
+pub use policy::Policy;
+pub use request::CacheRequest;
+pub use seconds::SECONDS_MAX;
+pub use stored::StoredResponse;
+pub use storing::{Refusal, Storability, may_stay_stored, storability};
+pub use targeted::response_directives;
+pub use variant::{Vary, push_secondary_key};
+pub use version::{Change, Validator, Version};
