@@ -108,9 +108,9 @@ impl Exchange {
                 Counters::add(&counters.stale, 1);
                 (index, None)
             }
-            Decision::StaleWhileRevalidate { index, validation, .. } => {
+            Decision::StaleWhileRevalidate { index, .. } => {
                 Counters::add(&counters.stale, 1);
-                self.validate_beside(entry, validation);
+                self.validate_beside(entry);
                 (index, None)
             }
             // It came while this request waited, and is as new as a response to it can be.
@@ -126,7 +126,12 @@ impl Exchange {
             }
             Decision::Fetch { reason, fallback } => (0, Some(Question { validation: None, reason, fallback })),
             Decision::GatewayTimeout => {
-                let status = CacheStatus { outcome: Outcome::Hit, ttl_seconds: None, key: None, detail: Some("nothing is stored") };
+                let status = CacheStatus {
+                    outcome: Outcome::Hit,
+                    ttl_seconds: None,
+                    key: None,
+                    detail: Some("nothing is stored"),
+                };
                 let cache_status = status.value(&self.shared.name).into();
                 let reason = "the client wants a stored response, and none can be used".into();
                 return Step::Answer(Answer::Failed(Failure { status: 504, reason, cache_status }));
@@ -143,7 +148,7 @@ impl Exchange {
     }
 
     /// Validates a response that was used stale, unless that is under way.
-    fn validate_beside(&self, entry: &InUse<'_>, validation: Validation) {
+    fn validate_beside(&self, entry: &InUse<'_>) {
         if entry.is_validated.swap(true, std::sync::atomic::Ordering::AcqRel) {
             return;
         }
@@ -153,9 +158,14 @@ impl Exchange {
             other.ask.fields = without_conditions(&other.ask.fields);
             let entry = other.shared.entries.enter(other.key, other.arrived);
             let head = other.shared.load(&other.mount, other.key, &other.name).await;
-            let (reason, fallback) = (validation.reason, None);
-            let validation = validation.has_conditions().then_some(validation);
-            let _ = other.ask_origin(&entry, head, Question { validation, reason, fallback }).await;
+            // Another validation may have ended since.
+            let stored: Vec<_> = head.variants.iter().map(|variant| &variant.response).collect();
+            let decision = decide(&other.mount.policy, &other.request(), &stored, other.now());
+            if let Decision::StaleWhileRevalidate { validation, .. } = decision {
+                let (reason, fallback) = (validation.reason, None);
+                let validation = validation.has_conditions().then_some(validation);
+                let _ = other.ask_origin(&entry, head, Question { validation, reason, fallback }).await;
+            }
             entry.is_validated.store(false, std::sync::atomic::Ordering::Release);
         });
     }

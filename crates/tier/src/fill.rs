@@ -164,7 +164,9 @@ impl Fill {
             }
             match object.fetch_range(position, self.end).await {
                 Ok(rest) => content = rest,
-                Err(failed) => return Outcome::Failed(format!("{reason}; going on at byte {position}: {failed}").into()),
+                Err(failed) => {
+                    return Outcome::Failed(format!("{reason}; going on at byte {position}: {failed}").into());
+                }
             }
             Counters::add(&object.shared.counters.resumed, 1);
         }

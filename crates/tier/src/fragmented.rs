@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use foldhash::quality::RandomState;
@@ -52,6 +52,8 @@ struct Activity {
     /// Held by the reader that begins a fill.
     start: tokio::sync::Mutex<()>,
     readers: AtomicUsize,
+    /// The origin has another version.
+    has_changed: AtomicBool,
 }
 
 /// The bodies that something is going on for.
@@ -157,6 +159,10 @@ impl Fragmented {
 
     /// Asks the origin for a part of this version.
     pub(crate) async fn fetch_range(&self, start: u64, end: u64) -> Result<Box<dyn UpstreamContent>, Arc<str>> {
+        let changed = || Err(format!("{} has changed at the origin", self.source.target).into());
+        if self.activity.has_changed.load(Ordering::Relaxed) {
+            return changed();
+        }
         let Some(version) = &self.source.version else {
             self.shared.forget(self.source.object).await;
             return Err("the object has no strong validator, so that it cannot be fetched in parts".into());
@@ -186,9 +192,11 @@ impl Fragmented {
             (200, _) if same && start == 0 => Ok(response.content),
             (200, _) if same => Err("the origin does not send parts of the object".into()),
             (200 | 206 | 404 | 410 | 416, _) => {
-                Counters::add(&self.shared.counters.changed, 1);
-                self.shared.forget(self.source.object).await;
-                Err(format!("{} has changed at the origin", self.source.target).into())
+                if !self.activity.has_changed.swap(true, Ordering::Relaxed) {
+                    Counters::add(&self.shared.counters.changed, 1);
+                    self.shared.forget(self.source.object).await;
+                }
+                changed()
             }
             (status, _) => Err(format!("the origin answers {status}").into()),
         }

@@ -44,8 +44,7 @@ impl FragmentReader {
     /// Begins to search for the fragment.
     fn search(&mut self, wake: &mut Option<Wake>) {
         let search = Arc::new(Search(Mutex::new(Searched::Searching(wake.take()))));
-        let (object, result, position, end) =
-            (Arc::clone(&self.object), Arc::clone(&search), self.position, self.end);
+        let (object, result, position, end) = (Arc::clone(&self.object), Arc::clone(&search), self.position, self.end);
         self.object.shared.runtime.spawn(async move {
             let led = object.lead(position, end).await;
             let mut searched = result.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -26,7 +26,12 @@ pub(crate) fn channel() -> (RelayWriter, RelayReader) {
 }
 
 /// Moves content to a reader until one of them ends; `first` goes before it.
-pub(crate) async fn pump(first: Option<Bytes>, mut content: Box<dyn UpstreamContent>, writer: RelayWriter, mut count: impl FnMut(usize)) {
+pub(crate) async fn pump(
+    first: Option<Bytes>,
+    mut content: Box<dyn UpstreamContent>,
+    writer: RelayWriter,
+    mut count: impl FnMut(usize),
+) {
     if let Some(bytes) = first.filter(|bytes| !bytes.is_empty())
         && writer.send(Ok(bytes)).await.is_err()
     {

@@ -66,7 +66,13 @@ impl Store {
         self.on_thread(move |cache| Ok(cache.lookup(key, part)?.map(Found::of))).await
     }
 
-    pub(crate) async fn append(&self, key: Key, part: Part, description: Description, body: Bytes) -> Result<(), Error> {
+    pub(crate) async fn append(
+        &self,
+        key: Key,
+        part: Part,
+        description: Description,
+        body: Bytes,
+    ) -> Result<(), Error> {
         self.on_thread(move |cache| cache.append(key, part, description, &body)).await
     }
 

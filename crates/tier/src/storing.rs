@@ -5,9 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use rand::random;
 use thalweg_cache::{Description, Key, Part};
-use thalweg_caching::{
-    ContentRange, Outcome, Storability, StoredFields, StoredResponse, cache_groups, storability,
-};
+use thalweg_caching::{ContentRange, Outcome, Storability, StoredFields, StoredResponse, cache_groups, storability};
 
 use crate::answer::{Answer, Content, Relay, Response};
 use crate::counters::Counters;
@@ -65,8 +63,8 @@ impl Exchange {
         let version = thalweg_caching::Version::of(&response.fields, range.complete_bytes);
         let is_long = range.complete_bytes > INLINE_BYTES_MAX && range.complete_bytes < OBJECT_BYTES_MAX;
         let end = range.range.last + 1;
-        let is_aligned = range.range.first % FRAGMENT_BYTES == 0
-            && (end % FRAGMENT_BYTES == 0 || end == range.complete_bytes);
+        let is_aligned =
+            range.range.first % FRAGMENT_BYTES == 0 && (end % FRAGMENT_BYTES == 0 || end == range.complete_bytes);
         version.is_some() && is_long && is_aligned
     }
 
@@ -148,7 +146,8 @@ impl Exchange {
         let this = self.clone();
         self.shared.runtime.spawn(async move {
             let key = this.new_key();
-            let mut parts = Parts { exchange: &this, key, number: 0, pending: BytesMut::new(), length: 0, is_stored: true };
+            let mut parts =
+                Parts { exchange: &this, key, number: 0, pending: BytesMut::new(), length: 0, is_stored: true };
             parts.take(&first).await;
             // The client may go away; the object is stored all the same.
             let _ = writer.send(Ok(first)).await;
