@@ -140,7 +140,7 @@ impl Exchange {
         if let Some(question) = question {
             return Step::Ask(question);
         }
-        match self.from_store(&head.variants[index], Outcome::Hit).await {
+        match self.answer_from_store(&head.variants[index], Outcome::Hit).await {
             Some(answer) => Step::Answer(answer),
             // The store has lost the bytes that are wanted, and the origin has others.
             None => Step::Ask(Question { validation: None, reason: ForwardReason::Partial, fallback: None }),
@@ -171,7 +171,7 @@ impl Exchange {
     }
 
     /// The answer with a stored response; `None` if its bytes cannot be had.
-    pub(super) async fn from_store(&self, variant: &Variant, outcome: Outcome) -> Option<Answer> {
+    pub(super) async fn answer_from_store(&self, variant: &Variant, outcome: Outcome) -> Option<Answer> {
         let length = variant.body.length();
         let mut outcome = outcome;
         let content = match &variant.body {

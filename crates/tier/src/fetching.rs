@@ -142,7 +142,7 @@ impl Exchange {
     /// A stale response in the place of a failing origin's.
     async fn stand_in(&self, head: &Head, index: usize, reason: ForwardReason, status: Option<u16>) -> Option<Answer> {
         let outcome = Outcome::Forward { reason, status, stored: false, collapsed: false };
-        let answer = self.from_store(&head.variants[index], outcome).await?;
+        let answer = self.answer_from_store(&head.variants[index], outcome).await?;
         Counters::add(&self.shared.counters.stale_if_error, 1);
         Some(answer)
     }
@@ -174,7 +174,7 @@ impl Exchange {
         .await;
         Counters::add(&self.shared.counters.revalidated, 1);
         let outcome = Outcome::Forward { reason, status: Some(304), stored: true, collapsed: false };
-        self.from_store(&chosen, outcome).await
+        self.answer_from_store(&chosen, outcome).await
     }
 
     /// Takes over what a response to HEAD says of the stored responses (RFC 9111, 4.3.5).
@@ -203,8 +203,8 @@ impl Exchange {
             return;
         }
         change(&mut head);
-        let groups = self.groups_of(&head);
-        self.shared.save(self.key, &self.name, &head, groups.unwrap_or_else(|| [self.mount.group(), 0, 0, 0])).await;
+        let groups = head.groups(&self.mount).unwrap_or_else(|| [self.mount.group(), 0, 0, 0]);
+        self.shared.save(self.key, &self.name, &head, groups).await;
         self.shared.advance_generation();
     }
 

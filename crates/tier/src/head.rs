@@ -9,13 +9,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use thalweg_cache::Key;
-use thalweg_caching::{FieldLines, Policy, StoredFields, StoredResponse, Times};
+use thalweg_caching::{FieldLines, Policy, StoredFields, StoredResponse, Times, cache_groups};
+
+use crate::mount::{Mount, group_of};
 
 /// The format that is written.
 const FORMAT: u8 = 1;
 
 /// Most variants of one object. With more, the one that was stored first makes room.
 pub(crate) const VARIANTS_MAX: usize = 16;
+
+/// Cache groups of one object, beside its mount's: as many as the store has room for.
+pub(crate) const GROUPS_MAX: usize = thalweg_cache::GROUPS_MAX - 1;
 
 /// A name that can be stored.
 pub(crate) const NAME_BYTES_MAX: usize = 8 << 10;
@@ -84,6 +89,19 @@ impl Head {
             self.variants.remove(0);
         }
         self.variants.push(Arc::new(variant));
+    }
+
+    /// The groups of all responses; `None` if they are too many.
+    pub(crate) fn groups(&self, mount: &Mount) -> Option<[u32; GROUPS_MAX + 1]> {
+        let mut groups = vec![mount.group()];
+        for name in self.variants.iter().flat_map(|variant| cache_groups(&variant.response.fields)) {
+            let group = group_of(&mount.name, &name);
+            if !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
+        groups.resize(groups.len().max(GROUPS_MAX + 1), 0);
+        groups.try_into().ok()
     }
 
     pub(crate) fn encode(&self, name: &str) -> Vec<u8> {

@@ -17,6 +17,8 @@
 //! | `exchange`, `fetching`, `storing` | one request: what is stored, asked and kept |
 //! | `entries` | which request asks the origin for an object |
 //! | `head`, `store` | stored responses, and the store that has them |
+//! | `memory` | a store without a disk |
+//! | `purge` | purges by an operator |
 //! | `fragmented`, `fill`, `reader` | objects in fragments: fetching them, and reading behind |
 //! | `relay` | content that goes through |
 #![forbid(unsafe_code)]
@@ -30,7 +32,9 @@ mod fetching;
 mod fill;
 mod fragmented;
 mod head;
+mod memory;
 mod mount;
+mod purge;
 mod reader;
 mod relay;
 mod shared;
@@ -42,7 +46,9 @@ mod upstream;
 pub use answer::{Answer, BodyPiece, Content, Failure, Fragments, Object, Reader, Relay, Response};
 pub use ask::{Answered, Ask, Wake};
 pub use counters::Counts;
+pub use memory::memory_cache;
 pub use mount::Mount;
+pub use purge::{Purge, PurgeError, PurgeKind};
 pub use shared::{Clock, Log};
 pub use tier::{Tier, TierConfig};
 pub use upstream::{BoxFuture, Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse};

@@ -12,16 +12,13 @@ use crate::counters::Counters;
 use crate::entries::InUse;
 use crate::exchange::Exchange;
 use crate::fetching::Received;
-use crate::head::{Body, Head, NAME_BYTES_MAX, Variant};
-use crate::mount::group_of;
+use crate::head::{Body, GROUPS_MAX, NAME_BYTES_MAX, Variant};
 use crate::relay::channel;
 use crate::store::FRAGMENT_BYTES;
 use crate::upstream::UpstreamContent;
 
 /// A body up to this size is stored in the head.
 pub(crate) const INLINE_BYTES_MAX: u64 = 32 << 10;
-/// Cache groups of one object, beside its mount's.
-const GROUPS_MAX: usize = 3;
 /// The longest object that is stored: as many fragments as have numbers.
 const OBJECT_BYTES_MAX: u64 = 1 << 48;
 
@@ -63,8 +60,8 @@ impl Exchange {
         let version = thalweg_caching::Version::of(&response.fields, range.complete_bytes);
         let is_long = range.complete_bytes > INLINE_BYTES_MAX && range.complete_bytes < OBJECT_BYTES_MAX;
         let end = range.range.last + 1;
-        let is_aligned =
-            range.range.first % FRAGMENT_BYTES == 0 && (end % FRAGMENT_BYTES == 0 || end == range.complete_bytes);
+        let is_aligned = range.range.first.is_multiple_of(FRAGMENT_BYTES)
+            && (end.is_multiple_of(FRAGMENT_BYTES) || end == range.complete_bytes);
         version.is_some() && is_long && is_aligned
     }
 
@@ -191,25 +188,12 @@ impl Exchange {
         let mut head = self.shared.load(&self.mount, self.key, &self.name).await;
         let is_replaced = !head.variants.is_empty();
         head.put(variant);
-        let Some(groups) = self.groups_of(&head) else { return false };
+        let Some(groups) = head.groups(&self.mount) else { return false };
         let is_saved = self.shared.save(self.key, &self.name, &head, groups).await;
         if is_replaced {
             self.shared.advance_generation();
         }
         is_saved
-    }
-
-    /// The groups of all responses in a head; `None` if they are too many.
-    pub(super) fn groups_of(&self, head: &Head) -> Option<[u32; 4]> {
-        let mut groups = vec![self.mount.group()];
-        for name in head.variants.iter().flat_map(|variant| cache_groups(&variant.response.fields)) {
-            let group = group_of(&self.mount.name, &name);
-            if !groups.contains(&group) {
-                groups.push(group);
-            }
-        }
-        groups.resize(groups.len().max(GROUPS_MAX + 1), 0);
-        groups.try_into().ok()
     }
 
     /// A response as it is stored, and its fields for the client that it answers.

@@ -15,6 +15,7 @@ use crate::entries::Entries;
 use crate::exchange::Exchange;
 use crate::fragmented::Bodies;
 use crate::mount::Mount;
+use crate::purge::{Purge, PurgeError, PurgeKind};
 use crate::shared::{Clock, Log, Shared};
 use crate::store::Store;
 
@@ -94,6 +95,12 @@ impl Tier {
             };
             answered(answer);
         });
+    }
+
+    /// Purges; once this is `Ok`, nothing of it is used any more, also after a crash. The caller
+    /// waits for the disk.
+    pub fn purge(&self, purge: &Purge, kind: PurgeKind) -> Result<(), PurgeError> {
+        self.shared.runtime.block_on(self.shared.purge(purge, kind))
     }
 
     /// A number that grows when objects that loops hold may have become invalid before they are

@@ -5,7 +5,7 @@ mod support;
 use bytes::Bytes;
 use support::{Original, PATIENCE, Stage, bytes, cache_status, object, pattern, read};
 use thalweg_caching::FieldLines;
-use thalweg_tier::{Answer, Content};
+use thalweg_tier::{Answer, Content, Purge, PurgeKind};
 
 const FRESH: (&str, &str) = ("Cache-Control", "max-age=3600");
 const TAG: (&str, &str) = ("ETag", "\"one\"");
@@ -234,4 +234,41 @@ fn errors_are_stored_as_long_as_they_say() {
     }
     assert_eq!(stage.origin.count(), 1);
     assert!(matches!(stage.get("/never"), Answer::Response(_)));
+}
+
+#[test]
+fn an_operator_purges() {
+    let stage = Stage::new();
+    let lines = [("Cache-Control", "max-age=3600, stale-if-error=600"), TAG, ("Cache-Groups", "\"g\"")];
+    stage.origin.put("/a", Original::new(&lines, "hello"));
+    let count_after = |purge: &Purge, kind| {
+        bytes(stage.get("/a")).unwrap();
+        let (before, generation) = (stage.origin.count(), stage.tier.generation());
+        stage.tier.purge(purge, kind).unwrap();
+        assert_ne!(stage.tier.generation(), generation, "{purge:?}");
+        bytes(stage.get("/a")).unwrap();
+        stage.origin.count() - before
+    };
+    let name = Purge::Name("a.example/a".into());
+    assert_eq!(count_after(&name, PurgeKind::Hard), 1);
+    assert_eq!(stage.origin.last("if-none-match"), None);
+    assert_eq!(count_after(&name, PurgeKind::Soft), 1);
+    assert_eq!(stage.origin.last("if-none-match").as_deref(), Some("\"one\""));
+    let group = |group: &str| Purge::Group { mount: "a.example/".into(), group: group.into() };
+    assert_eq!(count_after(&group("g"), PurgeKind::Hard), 1);
+    assert_eq!(count_after(&group("h"), PurgeKind::Hard), 0);
+    assert_eq!(count_after(&Purge::Mount("a.example/".into()), PurgeKind::Hard), 1);
+    assert!(stage.tier.purge(&group("g"), PurgeKind::Soft).is_err());
+}
+
+#[test]
+fn a_store_in_memory_serves_as_one_on_disk() {
+    let cache = thalweg_tier::memory_cache(64 << 20, thalweg_cache::Settings::default()).unwrap();
+    let stage = Stage::over(std::sync::Arc::new(cache));
+    let content = pattern(3 * MEBIBYTE, 9);
+    stage.origin.put("/big", Original::new(&[FRESH, TAG], content.clone()));
+    for _ in 0..2 {
+        assert!(bytes(stage.get("/big")).unwrap() == content);
+    }
+    assert_eq!(stage.origin.count(), 1);
 }

@@ -188,15 +188,22 @@ impl Stage {
         let path = folder.path().join("volume");
         Cache::create(&path, size, Allocation::Sparse, Shape::default()).unwrap();
         let origin = Arc::new(Origin::default());
-        let tier = start(&[path], policy, Arc::clone(&origin));
+        let tier = start(open(path), policy, Arc::clone(&origin));
         Self { origin, tier, folder }
+    }
+
+    /// One with this store.
+    pub fn over(cache: Arc<Cache>) -> Self {
+        let origin = Arc::new(Origin::default());
+        let tier = start(cache, Policy::default(), Arc::clone(&origin));
+        Self { origin, tier, folder: TempDir::new().unwrap() }
     }
 
     /// Ends the tier, and starts another one with the same store.
     pub fn restart(self) -> Self {
         let Self { origin, tier, folder } = self;
         tier.end().unwrap();
-        let tier = start(&[folder.path().join("volume")], Policy::default(), Arc::clone(&origin));
+        let tier = start(open(folder.path().join("volume")), Policy::default(), Arc::clone(&origin));
         Self { origin, tier, folder }
     }
 
@@ -225,8 +232,11 @@ impl Stage {
     }
 }
 
-fn start(volumes: &[PathBuf], policy: Policy, origin: Arc<Origin>) -> Tier {
-    let cache = Arc::new(Cache::open(volumes, Settings::default()).unwrap());
+fn open(volume: PathBuf) -> Arc<Cache> {
+    Arc::new(Cache::open(&[volume], Settings::default()).unwrap())
+}
+
+fn start(cache: Arc<Cache>, policy: Policy, origin: Arc<Origin>) -> Tier {
     let config = TierConfig { cache, threads: 2, name: "thalweg".into(), clock: now, log: Box::new(|_| {}) };
     let tier = Tier::start(config).unwrap();
     tier.add_mount(Mount { name: "a.example/".into(), path: "/".into(), policy, upstream: origin });
