@@ -43,8 +43,8 @@ impl Entry {
 }
 
 /// An entry in use. The last one that is dropped removes it, unless it has to remember something.
-pub(crate) struct InUse<'e> {
-    entries: &'e Entries,
+pub(crate) struct InUse {
+    entries: Arc<Entries>,
     key: Key,
     entry: Arc<Entry>,
     now: i64,
@@ -52,10 +52,11 @@ pub(crate) struct InUse<'e> {
 
 impl Entries {
     /// The entry of an object.
-    pub(crate) fn enter(&self, key: Key, now: i64) -> InUse<'_> {
+    pub(crate) fn enter(self: &Arc<Self>, key: Key, now: i64) -> InUse {
         let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = Arc::clone(map.entry(key).or_default());
-        InUse { entries: self, key, entry, now }
+        drop(map);
+        InUse { entries: Arc::clone(self), key, entry, now }
     }
 
     /// Forgets what entries that nobody uses remember, once it holds no more.
@@ -65,7 +66,7 @@ impl Entries {
     }
 }
 
-impl std::ops::Deref for InUse<'_> {
+impl std::ops::Deref for InUse {
     type Target = Entry;
 
     fn deref(&self) -> &Entry {
@@ -73,7 +74,7 @@ impl std::ops::Deref for InUse<'_> {
     }
 }
 
-impl Drop for InUse<'_> {
+impl Drop for InUse {
     fn drop(&mut self) {
         let mut map = self.entries.0.lock().unwrap_or_else(PoisonError::into_inner);
         // The map's and this one.

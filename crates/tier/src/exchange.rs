@@ -95,7 +95,7 @@ impl Exchange {
         self.method() == Method::Get && !is_for_it_alone && !self.ask.fields.has("authorization")
     }
 
-    async fn step(&self, head: &Head, entry: &InUse<'_>, has_waited: bool) -> Step {
+    async fn step(&self, head: &Head, entry: &InUse, has_waited: bool) -> Step {
         let stored: Vec<_> = head.variants.iter().map(|variant| &variant.response).collect();
         let now = self.now();
         let counters = &self.shared.counters;
@@ -148,15 +148,16 @@ impl Exchange {
     }
 
     /// Validates a response that was used stale, unless that is under way.
-    fn validate_beside(&self, entry: &InUse<'_>) {
+    fn validate_beside(&self, entry: &InUse) {
         if entry.is_validated.swap(true, std::sync::atomic::Ordering::AcqRel) {
             return;
         }
         let mut other = self.clone();
+        // The entry lives until the validation has ended.
+        let entry = self.shared.entries.enter(self.key, self.arrived);
         self.shared.runtime.spawn(async move {
             // The client's conditions and range are not those of the validation.
             other.ask.fields = without_conditions(&other.ask.fields);
-            let entry = other.shared.entries.enter(other.key, other.arrived);
             let head = other.shared.load(&other.mount, other.key, &other.name).await;
             // Another validation may have ended since.
             let stored: Vec<_> = head.variants.iter().map(|variant| &variant.response).collect();
@@ -176,6 +177,10 @@ impl Exchange {
         let mut outcome = outcome;
         let content = match &variant.body {
             Body::Inline(bytes) => Content::Memory(bytes.clone()),
+            Body::Excerpt(excerpt) => {
+                let is_enough = self.method() == Method::Head || excerpt.covers(self.wanted(length));
+                Content::Fragments(is_enough.then(|| Arc::clone(excerpt))?)
+            }
             Body::Fragments { key, .. } => {
                 let object = self.fragmented(variant, *key);
                 if self.method() != Method::Head {
@@ -266,7 +271,10 @@ impl Exchange {
             born_s,
             stale_s: born_s + i64::from(freshness.lifetime_seconds),
             cache_status: cache_status.into(),
-            may_be_held: is_plain && !freshness.always_validate && freshness.is_fresh(now),
+            may_be_held: is_plain
+                && !matches!(variant.body, Body::Excerpt(_))
+                && !freshness.always_validate
+                && freshness.is_fresh(now),
         })
     }
 }

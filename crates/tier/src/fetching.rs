@@ -31,7 +31,7 @@ pub(crate) struct Received {
 
 impl Exchange {
     /// Asks the origin, and answers with what that comes to.
-    pub(super) async fn ask_origin(&self, entry: &InUse<'_>, head: Head, question: Question) -> Answer {
+    pub(super) async fn ask_origin(&self, entry: &InUse, head: Head, question: Question) -> Answer {
         let mut question = question;
         loop {
             let Question { validation, reason, fallback } = &question;
@@ -86,7 +86,7 @@ impl Exchange {
 
     /// The fields of the request to the origin. What is stored answers any condition and any range,
     /// so that a client's own ones go to the origin only if its response was not stored lately.
-    fn fields_for_origin(&self, entry: &InUse<'_>, validation: Option<&Validation>) -> StoredFields {
+    fn fields_for_origin(&self, entry: &InUse, validation: Option<&Validation>) -> StoredFields {
         let is_stored = self.method() == Method::Get && entry.is_shared(self.now()) && !self.directives.no_store;
         if !is_stored && validation.is_none() {
             return self.ask.fields.clone();
@@ -150,7 +150,7 @@ impl Exchange {
     /// Takes over what a 304 says, and answers with one of the responses that it is about.
     async fn freshen(
         &self,
-        entry: &InUse<'_>,
+        entry: &InUse,
         (head, indices, answer): (&Head, &[usize], usize),
         (fields, times): (&StoredFields, Times),
         reason: ForwardReason,
@@ -178,7 +178,7 @@ impl Exchange {
     }
 
     /// Takes over what a response to HEAD says of the stored responses (RFC 9111, 4.3.5).
-    async fn learn_from_head(&self, entry: &InUse<'_>, status: u16, fields: &StoredFields, times: Times) {
+    async fn learn_from_head(&self, entry: &InUse, status: u16, fields: &StoredFields, times: Times) {
         self.change(entry, |head| {
             for variant in &mut head.variants {
                 match head_outcome(&variant.response, status, fields) {
@@ -196,7 +196,7 @@ impl Exchange {
     }
 
     /// Changes the stored head, if there is one.
-    pub(super) async fn change(&self, entry: &InUse<'_>, change: impl FnOnce(&mut Head)) {
+    pub(super) async fn change(&self, entry: &InUse, change: impl FnOnce(&mut Head)) {
         let _change = entry.change.lock().await;
         let mut head = self.shared.load(&self.mount, self.key, &self.name).await;
         if head.variants.is_empty() {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use thalweg_cache::Key;
 use thalweg_caching::{FieldLines, Policy, StoredFields, StoredResponse, Times, cache_groups};
 
+use crate::excerpt::Excerpt;
 use crate::mount::{Mount, group_of};
 
 /// The format that is written.
@@ -52,6 +53,8 @@ pub(crate) enum Body {
         /// Bytes of the whole.
         length: u64,
     },
+    /// In the head, and only a range of them.
+    Excerpt(Arc<Excerpt>),
 }
 
 impl Body {
@@ -60,6 +63,7 @@ impl Body {
         match self {
             Self::Inline(bytes) => bytes.len() as u64,
             Self::Fragments { length, .. } => *length,
+            Self::Excerpt(excerpt) => excerpt.length,
         }
     }
 }
@@ -133,6 +137,12 @@ impl Head {
                     out.0.extend(key.0);
                     out.0.extend(length.to_le_bytes());
                 }
+                Body::Excerpt(excerpt) => {
+                    out.0.push(2);
+                    out.0.extend(excerpt.first.to_le_bytes());
+                    out.0.extend(excerpt.length.to_le_bytes());
+                    out.long(&excerpt.bytes);
+                }
             }
         }
         out.0
@@ -163,6 +173,10 @@ fn variant(input: &mut Input<'_>, policy: &Policy) -> Option<Variant> {
     let body = match input.array()? {
         [0] => Body::Inline(Bytes::copy_from_slice(input.long()?)),
         [1] => Body::Fragments { key: Key(input.array()?), length: u64::from_le_bytes(input.array()?) },
+        [2] => {
+            let [first, length] = [u64::from_le_bytes(input.array()?), u64::from_le_bytes(input.array()?)];
+            Body::Excerpt(Arc::new(Excerpt { first, length, bytes: Bytes::copy_from_slice(input.long()?) }))
+        }
         _ => return None,
     };
     let variant = Variant::new(StoredResponse::from_parts(policy, key, status, &fields, times), body);
@@ -235,6 +249,8 @@ mod tests {
         let response = |foo: &str| StoredResponse::new(&policy, &fields(&[("Foo", foo)]), 200, &lines, times);
         let mut head = Head::default();
         head.put(Variant::new(response("1"), Body::Inline(Bytes::from_static(b"one"))));
+        let excerpt = Excerpt { first: 2, bytes: Bytes::from_static(b"xy"), length: 9 };
+        head.put(Variant::new(response("3"), Body::Excerpt(Arc::new(excerpt))));
         head.put(Variant::new(response("2"), Body::Fragments { key: Key::of(b"x"), length: 1 << 40 }).invalidated());
         head
     }
@@ -244,11 +260,11 @@ mod tests {
         let head = head();
         let bytes = head.encode("/a");
         let read = Head::decode(&bytes, "/a", &Policy::default()).expect("a head");
-        assert_eq!(read.variants.len(), 2);
+        assert_eq!(read.variants.len(), 3);
         for (read, written) in read.variants.iter().zip(&head.variants) {
             assert_eq!((&read.response, &read.body), (&written.response, &written.body));
         }
-        assert!(!read.variants[1].response.freshness.is_fresh(1001));
+        assert!(!read.variants[2].response.freshness.is_fresh(1001));
         assert!(Head::decode(&bytes, "/b", &Policy::default()).is_none());
         for length in 0..bytes.len() {
             assert!(Head::decode(&bytes[..length], "/a", &Policy::default()).is_none(), "{length}");
@@ -260,7 +276,7 @@ mod tests {
         let mut head = head();
         let again = Variant::clone(&head.variants[0]);
         head.put(again);
-        assert_eq!(head.variants.len(), 2);
+        assert_eq!(head.variants.len(), 3);
         for number in 0..2 * VARIANTS_MAX {
             let mut variant = Variant::clone(&head.variants[0]);
             variant.response.key = Some(format!("foo:{number}").into_bytes().into());

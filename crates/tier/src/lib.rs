@@ -20,6 +20,7 @@
 //! | `memory` | a store without a disk |
 //! | `purge` | purges by an operator |
 //! | `fragmented`, `fill`, `reader` | objects in fragments: fetching them, and reading behind |
+//! | `excerpt` | ranges that are no whole fragments |
 //! | `relay` | content that goes through |
 #![forbid(unsafe_code)]
 
@@ -27,6 +28,7 @@ mod answer;
 mod ask;
 mod counters;
 mod entries;
+mod excerpt;
 mod exchange;
 mod fetching;
 mod fill;

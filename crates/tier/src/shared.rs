@@ -22,7 +22,7 @@ pub type Log = Box<dyn Fn(&str) + Send + Sync>;
 pub(crate) struct Shared {
     pub(crate) mounts: RwLock<Vec<Arc<Mount>>>,
     pub(crate) store: Store,
-    pub(crate) entries: Entries,
+    pub(crate) entries: Arc<Entries>,
     pub(crate) bodies: Bodies,
     pub(crate) counters: Counters,
     pub(crate) generation: AtomicU64,

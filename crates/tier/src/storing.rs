@@ -5,11 +5,14 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use rand::random;
 use thalweg_cache::{Description, Key, Part};
-use thalweg_caching::{ContentRange, Outcome, Storability, StoredFields, StoredResponse, cache_groups, storability};
+use thalweg_caching::{
+    ContentRange, Outcome, Storability, StoredFields, StoredResponse, Version, cache_groups, storability,
+};
 
 use crate::answer::{Answer, Content, Relay, Response};
 use crate::counters::Counters;
 use crate::entries::InUse;
+use crate::excerpt::Excerpt;
 use crate::exchange::Exchange;
 use crate::fetching::Received;
 use crate::head::{Body, GROUPS_MAX, NAME_BYTES_MAX, Variant};
@@ -32,7 +35,7 @@ enum Collected {
 
 impl Exchange {
     /// Answers with a response of the origin, which is stored if it may be.
-    pub(super) async fn take(&self, entry: &InUse<'_>, received: Received) -> Answer {
+    pub(super) async fn take(&self, entry: &InUse, received: Received) -> Answer {
         let Received { response, times, .. } = &received;
         let (policy, status) = (&self.mount.policy, response.status);
         let decided = storability(policy, &self.request(), &self.uri, status, &response.fields, *times);
@@ -46,6 +49,10 @@ impl Exchange {
                 entry.set_shared();
                 self.store_part(entry, received, range).await
             }
+            Storability::Partial(range) if is_storable && range.range.length() <= INLINE_BYTES_MAX => {
+                entry.set_shared();
+                self.store_excerpt(entry, received, range).await
+            }
             _ => {
                 entry.set_unshared(self.now());
                 self.relay(received, None)
@@ -57,7 +64,7 @@ impl Exchange {
     /// more parts of the same version can be asked for.
     fn can_store_part(&self, received: &Received, range: ContentRange) -> bool {
         let response = &received.response;
-        let version = thalweg_caching::Version::of(&response.fields, range.complete_bytes);
+        let version = Version::of(&response.fields, range.complete_bytes);
         let is_long = range.complete_bytes > INLINE_BYTES_MAX && range.complete_bytes < OBJECT_BYTES_MAX;
         let end = range.range.last + 1;
         let is_aligned = range.range.first.is_multiple_of(FRAGMENT_BYTES)
@@ -65,7 +72,7 @@ impl Exchange {
         version.is_some() && is_long && is_aligned
     }
 
-    async fn store_whole(&self, entry: &InUse<'_>, received: Received) -> Answer {
+    async fn store_whole(&self, entry: &InUse, received: Received) -> Answer {
         match received.response.length {
             Some(length) if length > INLINE_BYTES_MAX => {
                 if received.response.status != 200 || length >= OBJECT_BYTES_MAX {
@@ -77,22 +84,35 @@ impl Exchange {
         }
     }
 
-    async fn store_part(&self, entry: &InUse<'_>, mut received: Received, range: ContentRange) -> Answer {
+    async fn store_part(&self, entry: &InUse, mut received: Received, range: ContentRange) -> Answer {
         received.response.status = 200;
         received.response.fields.remove("content-range");
         let (first, end) = (range.range.first, range.range.last + 1);
         self.store_fragments(entry, received, range.complete_bytes, first, end).await
     }
 
+    /// Stores a short part as it is.
+    async fn store_excerpt(&self, entry: &InUse, mut received: Received, range: ContentRange) -> Answer {
+        let length = Some(range.range.length());
+        let bytes = match collect(&mut *received.response.content, length, INLINE_BYTES_MAX).await {
+            Collected::Whole(bytes) if bytes.len() as u64 == range.range.length() => bytes,
+            Collected::Whole(bytes) | Collected::Beginning(bytes) => {
+                return self.cut_off(received, bytes, "the origin sends another part than it says".into()).await;
+            }
+            Collected::CutOff(bytes, reason) => return self.cut_off(received, bytes, reason).await,
+        };
+        Counters::add(&self.shared.counters.origin_bytes, bytes.len() as u64);
+        received.response.status = 200;
+        received.response.fields.remove("content-range");
+        let excerpt = Arc::new(Excerpt { first: range.range.first, bytes, length: range.complete_bytes });
+        let (variant, fields) = self.variant(&received, Body::Excerpt(Arc::clone(&excerpt)));
+        let stored = self.put(entry, variant.clone()).await;
+        let outcome = self.outcome(&received.reason, stored);
+        self.answer_with(&variant, Some(fields), Content::Fragments(excerpt), outcome)
+    }
+
     /// Stores content of known length while it comes.
-    async fn store_fragments(
-        &self,
-        entry: &InUse<'_>,
-        received: Received,
-        length: u64,
-        first: u64,
-        end: u64,
-    ) -> Answer {
+    async fn store_fragments(&self, entry: &InUse, received: Received, length: u64, first: u64, end: u64) -> Answer {
         let key = self.new_key();
         let (variant, fields) = self.variant(&received, Body::Fragments { key, length });
         let object = self.fragmented(&variant, key);
@@ -103,7 +123,7 @@ impl Exchange {
     }
 
     /// Stores content that is short, or whose length is not known, when it has come.
-    async fn store_collected(&self, entry: &InUse<'_>, mut received: Received, length: Option<u64>) -> Answer {
+    async fn store_collected(&self, entry: &InUse, mut received: Received, length: Option<u64>) -> Answer {
         let status = received.response.status;
         let most = if status == 200 { FRAGMENT_BYTES } else { INLINE_BYTES_MAX };
         let collected = collect(&mut *received.response.content, length, most).await;
@@ -135,7 +155,7 @@ impl Exchange {
     }
 
     /// Relays content whose length is not known, and stores it when it has come to its end.
-    fn store_unknown(&self, entry: &InUse<'_>, mut received: Received, first: Bytes) -> Answer {
+    fn store_unknown(&self, entry: &InUse, mut received: Received, first: Bytes) -> Answer {
         // Others would wait for its end.
         entry.set_unshared(self.now());
         let fields = self.relayed_fields(&received.response.fields, self.outcome(&received.reason, true));
@@ -182,7 +202,7 @@ impl Exchange {
     }
 
     /// Puts a response into the head of its object.
-    async fn put(&self, entry: &InUse<'_>, variant: Variant) -> bool {
+    async fn put(&self, entry: &InUse, variant: Variant) -> bool {
         Counters::add(&self.shared.counters.misses, 1);
         let _change = entry.change.lock().await;
         let mut head = self.shared.load(&self.mount, self.key, &self.name).await;

@@ -11,7 +11,6 @@ use tokio::runtime::{Builder, Runtime};
 use crate::answer::{Answer, Failure};
 use crate::ask::{Answered, Ask};
 use crate::counters::{Counters, Counts};
-use crate::entries::Entries;
 use crate::exchange::Exchange;
 use crate::fragmented::Bodies;
 use crate::mount::Mount;
@@ -56,7 +55,7 @@ impl Tier {
         let shared = Arc::new(Shared {
             mounts: RwLock::new(Vec::new()),
             store: Store::new(cache),
-            entries: Entries::default(),
+            entries: Arc::default(),
             bodies: Bodies::default(),
             counters: Counters::default(),
             generation: AtomicU64::new(0),
