@@ -71,9 +71,23 @@ impl Exchange {
     /// of them, unless its response is for it alone.
     pub(crate) async fn answer(&self) -> Answer {
         let entry = self.shared.entries.enter(self.key, self.arrived);
-        let mut has_waited = false;
+        let set = self.set();
+        let (mut has_waited, mut is_set_valid) = (false, false);
         loop {
-            let head = self.shared.load(&self.mount, self.key, &self.name).await;
+            let in_use = match &set {
+                Some(set) => Some(set.in_use.read().await),
+                None => None,
+            };
+            let mut head = self.shared.load(&self.mount, self.key, &self.name).await;
+            if let Some(set) = &set {
+                head.invalidate_before(set.validated_s());
+                if !is_set_valid && (set.has_changed() || head.is_stale(self.now())) {
+                    drop(in_use);
+                    self.validate_set(set).await;
+                    is_set_valid = true;
+                    continue;
+                }
+            }
             let question = match self.step(&head, &entry, has_waited).await {
                 Step::Answer(answer) => return answer,
                 Step::Ask(question) => question,

@@ -95,6 +95,18 @@ impl Head {
         self.variants.push(Arc::new(variant));
     }
 
+    /// Makes responses stale that came, or were validated, before a second.
+    pub(crate) fn invalidate_before(&mut self, second: i64) {
+        for variant in self.variants.iter_mut().filter(|variant| variant.response.times.response < second) {
+            *variant = Arc::new(variant.invalidated());
+        }
+    }
+
+    /// Whether something is stored, and not all of it is fresh.
+    pub(crate) fn is_stale(&self, now: i64) -> bool {
+        self.variants.iter().any(|variant| !variant.response.freshness.is_fresh(now))
+    }
+
     /// The groups of all responses; `None` if they are too many.
     pub(crate) fn groups(&self, mount: &Mount) -> Option<[u32; GROUPS_MAX + 1]> {
         let mut groups = vec![mount.group()];

@@ -15,6 +15,7 @@
 //! | `upstream`, `mount` | origins as the tier sees them, and the places that they answer for |
 //! | `tier`, `shared`, `counters` | the threads, and what their tasks share |
 //! | `exchange`, `fetching`, `storing` | one request: what is stored, asked and kept |
+//! | `consistent` | objects that are validated together |
 //! | `entries` | which request asks the origin for an object |
 //! | `head`, `store` | stored responses, and the store that has them |
 //! | `memory` | a store without a disk |
@@ -26,6 +27,7 @@
 
 mod answer;
 mod ask;
+mod consistent;
 mod counters;
 mod entries;
 mod excerpt;
@@ -47,6 +49,7 @@ mod upstream;
 
 pub use answer::{Answer, BodyPiece, Content, Failure, Fragments, Object, Reader, Relay, Response};
 pub use ask::{Answered, Ask, Wake};
+pub use consistent::ConsistentRule;
 pub use counters::Counts;
 pub use memory::memory_cache;
 pub use mount::Mount;

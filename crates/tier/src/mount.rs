@@ -5,6 +5,7 @@ use std::sync::Arc;
 use thalweg_cache::Key;
 use thalweg_caching::Policy;
 
+use crate::consistent::ConsistentRule;
 use crate::upstream::Upstream;
 
 /// A mount, as the tier is given it.
@@ -16,6 +17,8 @@ pub struct Mount {
     pub path: Box<str>,
     /// The choices of RFC 9111.
     pub policy: Policy,
+    /// The sets of objects that are validated together.
+    pub consistent: Vec<ConsistentRule>,
     /// Its origins.
     pub upstream: Arc<dyn Upstream>,
 }
@@ -70,7 +73,8 @@ mod tests {
     fn uris_and_targets() {
         let check = |path: &str, uri: &str, expected: Option<&str>| {
             let policy = Policy::default();
-            let mount = Mount { name: "m".into(), path: path.into(), policy, upstream: Arc::new(Nothing) };
+            let (consistent, upstream) = (Vec::new(), Arc::new(Nothing));
+            let mount = Mount { name: "m".into(), path: path.into(), policy, consistent, upstream };
             assert_eq!(mount.target("a.example", uri), expected, "{path} {uri}");
             if let Some(target) = expected {
                 assert_eq!(mount.uri("a.example", target), uri);

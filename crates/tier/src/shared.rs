@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use thalweg_cache::{Description, Error, Key, Part, Purge};
 use tokio::runtime::Handle;
 
+use crate::consistent::Sets;
 use crate::counters::Counters;
 use crate::entries::Entries;
 use crate::fragmented::Bodies;
@@ -24,6 +25,7 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) entries: Arc<Entries>,
     pub(crate) bodies: Bodies,
+    pub(crate) sets: Sets,
     pub(crate) counters: Counters,
     pub(crate) generation: AtomicU64,
     pub(crate) clock: Clock,

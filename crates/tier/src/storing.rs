@@ -207,6 +207,9 @@ impl Exchange {
         let _change = entry.change.lock().await;
         let mut head = self.shared.load(&self.mount, self.key, &self.name).await;
         let is_replaced = !head.variants.is_empty();
+        if let Some(set) = self.set() {
+            set.note(&self.ask.target, variant.response.last_modified());
+        }
         head.put(variant);
         let Some(groups) = head.groups(&self.mount) else { return false };
         let is_saved = self.shared.save(self.key, &self.name, &head, groups).await;

@@ -10,6 +10,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::answer::{Answer, Failure};
 use crate::ask::{Answered, Ask};
+use crate::consistent::Sets;
+
 use crate::counters::{Counters, Counts};
 use crate::exchange::Exchange;
 use crate::fragmented::Bodies;
@@ -57,6 +59,7 @@ impl Tier {
             store: Store::new(cache),
             entries: Arc::default(),
             bodies: Bodies::default(),
+            sets: Sets::default(),
             counters: Counters::default(),
             generation: AtomicU64::new(0),
             clock,

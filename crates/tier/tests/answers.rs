@@ -3,9 +3,10 @@
 mod support;
 
 use bytes::Bytes;
-use support::{Original, PATIENCE, Stage, bytes, cache_status, object, pattern, read};
+use support::{Original, PATIENCE, Stage, bytes, cache_status, moved, object, pass, pattern, read};
 use thalweg_caching::FieldLines;
 use thalweg_tier::{Answer, Content, Purge, PurgeKind};
+use thalweg_wire::date::imf_fixdate;
 
 const FRESH: (&str, &str) = ("Cache-Control", "max-age=3600");
 const TAG: (&str, &str) = ("ETag", "\"one\"");
@@ -271,4 +272,40 @@ fn a_store_in_memory_serves_as_one_on_disk() {
         assert!(bytes(stage.get("/big")).unwrap() == content);
     }
     assert_eq!(stage.origin.count(), 1);
+}
+
+#[test]
+fn members_of_a_set_are_validated_together() {
+    let stage = Stage::moving();
+    let members = ["/dists/sid/InRelease", "/dists/sid/main/Packages", "/dists/sid/main/Sources"];
+    let publish = |version: &str, second: i64| {
+        let modified = String::from_utf8_lossy(&imf_fixdate(second)).into_owned();
+        for (target, age) in members.iter().zip(["60", "600", "600"]) {
+            let tag = format!("\"{version}\"");
+            let cache_control = format!("max-age={age}");
+            let lines = [("Cache-Control", &*cache_control), ("ETag", &tag), ("Last-Modified", &modified)];
+            stage.origin.put(target, Original::new(&lines, format!("{version} of {target}")));
+        }
+    };
+    let versions = || members.map(|target| String::from_utf8(bytes(stage.get(target)).unwrap()).unwrap());
+    let all_are = |version: &str| versions().iter().all(|text| text.starts_with(version));
+    publish("one", moved() - 1000);
+    assert!(all_are("one"));
+    pass(30);
+    publish("two", moved());
+    assert!(all_are("one"), "all are fresh");
+    pass(40);
+    // InRelease is stale, and the others would be fresh for long.
+    let before = stage.origin.count();
+    assert!(all_are("two"), "{:?}", versions());
+    assert_eq!(stage.origin.count() - before, members.len());
+    // A member that was never asked for shows an update.
+    pass(10);
+    publish("three", moved());
+    stage.origin.put("/dists/sid/new", Original::new(&[FRESH, TAG], "three"));
+    bytes(stage.get("/dists/sid/new")).unwrap();
+    assert!(all_are("three"), "{:?}", versions());
+    let before = stage.origin.count();
+    assert!(all_are("three"));
+    assert_eq!(stage.origin.count(), before);
 }

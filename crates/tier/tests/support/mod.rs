@@ -11,18 +11,27 @@ use tempfile::TempDir;
 use thalweg_cache::{Cache, Settings, Shape, medium::Allocation};
 use thalweg_caching::{FieldLines, Policy, StoredFields};
 use thalweg_tier::{
-    Answer, Ask, BodyPiece, BoxFuture, Content, Mount, Object, Reader, Relay, Tier, TierConfig, Upstream,
-    UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse,
+    Answer, Ask, BodyPiece, BoxFuture, Clock, ConsistentRule, Content, Mount, Object, Reader, Relay, Tier, TierConfig,
+    Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse,
 };
 
 /// No test waits longer for anything.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-static NOW: AtomicI64 = AtomicI64::new(1_700_000_000);
-
-/// The time of all tests, which they move on.
+/// The time of all tests but those that set their own.
 pub fn now() -> i64 {
-    NOW.load(Ordering::SeqCst)
+    1_700_000_000
+}
+
+static MOVED: AtomicI64 = AtomicI64::new(1_700_000_000);
+
+/// The time of the test that moves it.
+pub fn moved() -> i64 {
+    MOVED.load(Ordering::SeqCst)
+}
+
+pub fn pass(seconds: i64) {
+    MOVED.fetch_add(seconds, Ordering::SeqCst);
 }
 
 /// An object of the origin.
@@ -188,14 +197,22 @@ impl Stage {
         let path = folder.path().join("volume");
         Cache::create(&path, size, Allocation::Sparse, Shape::default()).unwrap();
         let origin = Arc::new(Origin::default());
-        let tier = start(open(path), policy, Arc::clone(&origin));
+        let tier = start(open(path), policy, Arc::clone(&origin), now);
         Self { origin, tier, folder }
+    }
+
+    /// One with a time that moves.
+    pub fn moving() -> Self {
+        let cache = thalweg_tier::memory_cache(64 << 20, Settings::default()).unwrap();
+        let origin = Arc::new(Origin::default());
+        let tier = start(Arc::new(cache), Policy::default(), Arc::clone(&origin), moved);
+        Self { origin, tier, folder: TempDir::new().unwrap() }
     }
 
     /// One with this store.
     pub fn over(cache: Arc<Cache>) -> Self {
         let origin = Arc::new(Origin::default());
-        let tier = start(cache, Policy::default(), Arc::clone(&origin));
+        let tier = start(cache, Policy::default(), Arc::clone(&origin), now);
         Self { origin, tier, folder: TempDir::new().unwrap() }
     }
 
@@ -203,7 +220,7 @@ impl Stage {
     pub fn restart(self) -> Self {
         let Self { origin, tier, folder } = self;
         tier.end().unwrap();
-        let tier = start(open(folder.path().join("volume")), Policy::default(), Arc::clone(&origin));
+        let tier = start(open(folder.path().join("volume")), Policy::default(), Arc::clone(&origin), now);
         Self { origin, tier, folder }
     }
 
@@ -236,10 +253,11 @@ fn open(volume: PathBuf) -> Arc<Cache> {
     Arc::new(Cache::open(&[volume], Settings::default()).unwrap())
 }
 
-fn start(cache: Arc<Cache>, policy: Policy, origin: Arc<Origin>) -> Tier {
-    let config = TierConfig { cache, threads: 2, name: "thalweg".into(), clock: now, log: Box::new(|_| {}) };
+fn start(cache: Arc<Cache>, policy: Policy, origin: Arc<Origin>, clock: Clock) -> Tier {
+    let config = TierConfig { cache, threads: 2, name: "thalweg".into(), clock, log: Box::new(|_| {}) };
     let tier = Tier::start(config).unwrap();
-    tier.add_mount(Mount { name: "a.example/".into(), path: "/".into(), policy, upstream: origin });
+    let consistent = vec![ConsistentRule::parse("dists/**").unwrap()];
+    tier.add_mount(Mount { name: "a.example/".into(), path: "/".into(), policy, consistent, upstream: origin });
     tier
 }
 
