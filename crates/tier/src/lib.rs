@@ -13,6 +13,7 @@
 //! | --- | --- |
 //! | `ask`, `answer` | what loops and the tier tell each other |
 //! | `upstream`, `mount` | origins as the tier sees them, and the places that they answer for |
+//! | `origins` | groups of origins as one upstream |
 //! | `tier`, `shared`, `counters` | the threads, and what their tasks share |
 //! | `exchange`, `fetching`, `storing` | one request: what is stored, asked and kept |
 //! | `consistent` | objects that are validated together |
@@ -38,6 +39,7 @@ mod fragmented;
 mod head;
 mod memory;
 mod mount;
+mod origins;
 mod purge;
 mod reader;
 mod relay;
