@@ -34,7 +34,7 @@ use crate::standing::Standing;
 
 use clock::Clock;
 use pages::Page;
-use problem::Remedy;
+use problem::{PROBLEM_BYTES_MAX, Remedy};
 
 /// A bucket and how it is asked.
 pub(crate) struct Bucket {
@@ -99,9 +99,11 @@ impl Bucket {
         }
         let url = self.address.object_url(&format!("{}{key}", self.prefix));
         let (request, is_conditional) = of_bucket(request);
-        let answer = self.signed(&request, &url, &[], &permit, is_fresh).await?;
+        let mut answer = self.signed(&request, &url, &[], &permit, is_fresh).await?;
         if is_conditional && answer.status == 412 {
-            // The object is not that of If-Range: it is sent whole (RFC 9110, 13.1.5).
+            // The object is not that of If-Range: it is sent whole (RFC 9110, 13.1.5). Reading the
+            // refusal to its end frees the connection.
+            let _ = answer.body.read_all(PROBLEM_BYTES_MAX).await;
             let whole = without(&request, &["range", "if-match"]);
             return self.signed(&whole, &url, &[], &permit, is_fresh).await;
         }

@@ -9,7 +9,7 @@ use crate::body::Body;
 use crate::response::{Answer, S3Problem};
 
 /// Bytes of an error document that are read.
-const PROBLEM_BYTES_MAX: usize = 64 << 10;
+pub(super) const PROBLEM_BYTES_MAX: usize = 64 << 10;
 
 /// Characters of a server's sentence that are kept.
 const MESSAGE_CHARS_MAX: usize = 300;

@@ -92,7 +92,7 @@ async fn a_kept_connection_that_was_closed_before_costs_no_attempt() {
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(post(&group, "/2", "abc").await, "200 two");
     assert!(
-        server.requests()[1].ends_with("content-length: 3\r\nhost: origin.example\r\n\r\nabc"),
+        server.requests()[1].ends_with("host: origin.example\r\ncontent-length: 3\r\n\r\nabc"),
         "{:?}",
         server.requests()
     );
