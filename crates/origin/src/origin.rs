@@ -24,8 +24,8 @@ pub(crate) struct Origin {
 }
 
 enum Backend {
-    Http(Remote),
-    S3(Bucket),
+    Http(Box<Remote>),
+    S3(Box<Bucket>),
     Tree(Tree),
 }
 
@@ -38,8 +38,12 @@ impl Origin {
     ) -> Result<Self, ConfigError> {
         let standing = Arc::new(Standing::new(rules));
         let backend = match &config.kind {
-            OriginKind::Http { base } => Remote::new(config, base, connector, &standing).map(Backend::Http),
-            OriginKind::S3(s3) => Bucket::new(config, s3, connector, &standing).map(Backend::S3),
+            OriginKind::Http { base } => {
+                Remote::new(config, base, connector, &standing).map(|remote| Backend::Http(Box::new(remote)))
+            }
+            OriginKind::S3(s3) => {
+                Bucket::new(config, s3, connector, &standing).map(|bucket| Backend::S3(Box::new(bucket)))
+            }
             OriginKind::Tree { root } => Tree::new(config, root, &standing).map(Backend::Tree),
         };
         let backend = backend.map_err(|reason| ConfigError { name: config.name.clone(), reason })?;

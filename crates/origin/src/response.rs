@@ -25,7 +25,7 @@ pub struct Response {
     pub origin_index: usize,
     /// The address that it answered from, if over a network.
     pub address: Option<SocketAddr>,
-    /// What this crate knows about the answer beyond its fields.
+    /// More about the answer than its fields say.
     pub note: Option<Note>,
     /// Attempts before this one, for a log.
     pub tried: Vec<Attempt>,
