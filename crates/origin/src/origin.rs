@@ -63,7 +63,7 @@ impl Origin {
     }
 
     /// One attempt to list a folder; `None` if there is no such folder.
-    pub(crate) async fn list(&self, path: &str) -> Result<Option<Listing>, AttemptFailure> {
+    pub(crate) async fn list(&self, path: &str, is_fresh: bool) -> Result<Option<Listing>, AttemptFailure> {
         self.standing.attempts.fetch_add(1, Ordering::Relaxed);
         let permit = self.admission.enter().await.map_err(AttemptFailure::unsent)?;
         match &self.backend {
@@ -71,7 +71,7 @@ impl Origin {
                 let text = "an HTTP origin has no listings; fetch its index page";
                 Err(AttemptFailure::unsent(Failure::new(FailureKind::NotListed, text)))
             }
-            Backend::S3(bucket) => bucket.list(path, permit).await,
+            Backend::S3(bucket) => bucket.list(path, permit, is_fresh).await,
             Backend::Tree(tree) => tree.list(path, permit).await,
         }
     }

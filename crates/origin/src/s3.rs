@@ -111,7 +111,12 @@ impl Bucket {
     }
 
     /// The entries of a folder; `None` if there is no such folder.
-    pub(crate) async fn list(&self, path: &str, permit: Permit) -> Result<Option<Listing>, AttemptFailure> {
+    pub(crate) async fn list(
+        &self,
+        path: &str,
+        permit: Permit,
+        is_fresh: bool,
+    ) -> Result<Option<Listing>, AttemptFailure> {
         path::check(path).map_err(AttemptFailure::unsent)?;
         let mut prefix = self.prefix.clone() + &path::key(path).map_err(AttemptFailure::unsent)?;
         let is_root = prefix == self.prefix;
@@ -120,7 +125,7 @@ impl Bucket {
         }
         let (mut entries, mut token, mut is_there) = (Vec::new(), None, is_root);
         loop {
-            let page = self.page(&prefix, token.as_deref(), &permit).await?;
+            let page = self.page(&prefix, token.as_deref(), &permit, is_fresh).await?;
             is_there |= page.is_there;
             entries.extend(page.entries);
             token = page.next;
@@ -133,14 +138,20 @@ impl Bucket {
         Ok(is_there.then(|| Listing::new(entries, is_complete)))
     }
 
-    async fn page(&self, prefix: &str, token: Option<&str>, permit: &Permit) -> Result<Page, AttemptFailure> {
+    async fn page(
+        &self,
+        prefix: &str,
+        token: Option<&str>,
+        permit: &Permit,
+        is_fresh: bool,
+    ) -> Result<Page, AttemptFailure> {
         // Sorted by name, as the signature wants it.
         let mut query = vec![("delimiter", "/"), ("encoding-type", "url"), ("list-type", "2"), ("prefix", prefix)];
         if let Some(token) = token {
             query.insert(0, ("continuation-token", token));
         }
         let request = Request::new(Method::GET, "/");
-        let mut answer = self.signed(&request, self.address.base_url(), &query, permit, false).await?;
+        let mut answer = self.signed(&request, self.address.base_url(), &query, permit, is_fresh).await?;
         let address = answer.address;
         let failed = |kind, text: String| AttemptFailure {
             is_unsent: false,
@@ -235,6 +246,17 @@ impl Bucket {
         };
         url[url::Position::BeforePath..url::Position::AfterQuery].to_owned()
     }
+}
+
+/// The entries of one page of a bucket's listing, an answer to ListObjectsV2 in XML, beneath a
+/// prefix. More pages may follow it.
+///
+/// # Errors
+/// The document is no such listing, or could not be followed to its end.
+pub fn page_entries(page: &[u8], prefix: &str) -> Result<Listing, String> {
+    let page = pages::read(page, prefix, None)?;
+    let is_complete = page.next.is_none();
+    Ok(Listing::new(page.entries, is_complete))
 }
 
 /// The request as an S3 server gets it, without fields that would be taken for other credentials

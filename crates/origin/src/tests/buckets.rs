@@ -202,6 +202,17 @@ async fn folders_are_listed_page_by_page() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_listing_on_a_connection_that_the_server_closes_is_asked_for_again() {
+    let empty = ok("<ListBucketResult></ListBucketResult>");
+    let server = Server::new([vec![Do::Read, empty.clone(), Do::Read], vec![Do::Read, empty]]);
+    let group = group(&server, Credentials::Anonymous, true);
+    for _ in 0..2 {
+        assert!(group.list("/").await.unwrap().unwrap().entries.is_empty());
+    }
+    assert_eq!(server.lines(), vec!["GET /bucket/?delimiter=%2F&encoding-type=url&list-type=2&prefix=pub%2F"; 3]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_path_of_a_folder_is_not_asked_for() {
     let server = Server::new([]);
     let group = group(&server, Credentials::Anonymous, true);
