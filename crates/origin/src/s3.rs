@@ -209,8 +209,9 @@ impl Bucket {
             let ahead_now_s = self.standing.clock_ahead_s.load(Ordering::Relaxed);
             let problem = problem::read(&mut answer, ahead_now_s).await;
             let remedy = problem::remedy(&problem, answer.status, ahead_now_s - ahead_s);
-            // A missing object is no problem.
-            answer.note = (answer.status != 404 || problem.code == "NoSuchBucket").then_some(Note::S3(problem));
+            // A missing object is no problem, but some servers answer unknown keys with 404, too.
+            let is_missing = answer.status == 404 && matches!(&*problem.code, "" | "NoSuchKey" | "NoSuchVersion");
+            answer.note = (!is_missing).then_some(Note::S3(problem));
             let may_help = match (remedy, &keys) {
                 _ if tries_left == 0 => false,
                 (Remedy::Time, Some(_)) => true,

@@ -79,7 +79,9 @@ fn advice(code: &str) -> Option<&'static str> {
         "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" => {
             "the temporary keys are no longer valid; have their provider renew them"
         }
-        "InvalidAccessKeyId" => "the server does not know the access key; check key and endpoint",
+        "InvalidAccessKeyId" | "XAdminUserNotFound" => {
+            "the server does not know the access key; check key and endpoint"
+        }
         "SignatureDoesNotMatch" => "check the secret key and the region",
         "AccessDenied" => {
             "the keys may not read this object, or signed URLs are not allowed; check the bucket's policy"

@@ -109,6 +109,7 @@ async fn a_refusal_is_explained_and_not_repeated_in_vain() {
         ("403 Forbidden", "AccessDenied", 0, "bucket's policy"),
         ("400 Bad Request", "ExpiredToken", 0, "no longer valid"),
         ("404 Not Found", "NoSuchBucket", 0, "the name of the bucket"),
+        ("404 Not Found", "XAdminUserNotFound", 0, "does not know the access key"),
     ] {
         let server = Server::new([vec![Do::Read, refusal(status, code, ahead_s), Do::Read, ok("x")]]);
         let group = group(&server, Credentials::Fixed(keys("id")), true);
