@@ -21,6 +21,9 @@ pub struct OriginGroup {
     selector: Mutex<Selector>,
 }
 
+/// Attempts of a listing, in all.
+const LISTING_ATTEMPTS: u32 = 4;
+
 /// An origin's settings with the connector of a test.
 type Source = (OriginConfig, Option<Box<dyn Connect>>);
 
@@ -56,7 +59,7 @@ impl OriginGroup {
     /// GET and HEAD are tried again after a failure before the head of a response has arrived: at
     /// the next origin, or once more at the same one if the connection was closed. A status of 500,
     /// 502, 503 or 504 is a failure as long as there is another origin. Other methods are sent once
-    /// at most.
+    /// at most. While all origins are down, the fetch fails at once.
     ///
     /// # Errors
     /// No origin gave an answer. The error tells each attempt.
@@ -108,8 +111,12 @@ impl OriginGroup {
     /// # Errors
     /// No origin gave a listing. HTTP origins have none.
     pub async fn list(&self, path: &str) -> Result<Option<Listing>, FetchError> {
-        let mut tried = Tried { attempts: Vec::new(), left: u32::MAX };
-        for place in self.places(&AttemptPolicy::default()) {
+        let mut tried = Tried { attempts: Vec::new(), left: LISTING_ATTEMPTS };
+        let places = self.places(&AttemptPolicy::default());
+        for (position, &place) in places.iter().enumerate() {
+            if tried.left == 0 {
+                break;
+            }
             let origin = &self.origins[place];
             let probe = match origin.standing.admit() {
                 Ok(probe) => probe,
@@ -118,18 +125,14 @@ impl OriginGroup {
                     continue;
                 }
             };
-            let listed = origin.list(path).await;
-            match listed {
-                Ok(listing) => {
-                    origin.standing.answered();
-                    return Ok(listing);
-                }
-                Err(failed) => {
-                    origin.standing.failed(&failed.failure);
-                    tried.push(origin, &failed);
-                }
-            }
+            let has_next = position + 1 < places.len();
+            let listed = list_at(origin, path, &mut tried, has_next).await;
             drop(probe);
+            match listed {
+                Ok(listing) => return Ok(listing),
+                Err(Step::GiveUp) => break,
+                Err(_) => {}
+            }
         }
         Err(FetchError { asked: format!("listing {path}"), attempts: tried.attempts })
     }
@@ -166,6 +169,24 @@ impl Tried {
         });
     }
 
+    /// Notes a failed attempt before the `next` step; that step, unless the same origin is asked
+    /// again.
+    fn note(&mut self, origin: &Origin, failed: &AttemptFailure, next: Step) -> Result<(), Step> {
+        self.push(origin, failed);
+        // A kept connection may be closed at any time, and another request has counted its failure.
+        let is_race = next == Step::SameOrigin && failed.is_reused;
+        if is_race || failed.is_of_another {
+            origin.standing.count(&failed.failure);
+        } else {
+            origin.standing.failed(&failed.failure);
+        }
+        match next {
+            Step::SameOrigin if self.left > 0 => Ok(()),
+            Step::SameOrigin => Err(Step::GiveUp),
+            other => Err(other),
+        }
+    }
+
     fn response(&self, answer: Answer, origin: &Origin, origin_index: usize) -> Response {
         let Answer { status, fields, length, body, address, note } = answer;
         let (origin, tried) = (Arc::clone(&origin.name), self.attempts.clone());
@@ -179,7 +200,7 @@ async fn ask(origin: &Origin, request: &Request, tried: &mut Tried, has_next: bo
     loop {
         attempts += 1;
         tried.left -= 1;
-        let failed = match origin.attempt(request, attempts > 1).await {
+        match origin.attempt(request, attempts > 1).await {
             Ok(answer) => {
                 origin.standing.answered();
                 // A 500 may be of this one resource.
@@ -189,21 +210,26 @@ async fn ask(origin: &Origin, request: &Request, tried: &mut Tried, has_next: bo
                 }
                 return Ok(answer);
             }
-            Err(failed) => failed,
-        };
-        tried.push(origin, &failed);
-        let next = step(&failed, request.is_repeatable(), attempts, has_next);
-        // A kept connection may be closed at any time, and another request has counted its failure.
-        let is_race = next == Step::SameOrigin && failed.is_reused;
-        if is_race || failed.is_of_another {
-            origin.standing.count(&failed.failure);
-        } else {
-            origin.standing.failed(&failed.failure);
+            Err(failed) => {
+                let next = step(&failed, request.is_repeatable(), attempts, has_next);
+                tried.note(origin, &failed, next)?;
+            }
         }
-        match next {
-            Step::SameOrigin if tried.left > 0 => {}
-            Step::SameOrigin => return Err(Step::GiveUp),
-            other => return Err(other),
+    }
+}
+
+/// The same for a listing.
+async fn list_at(origin: &Origin, path: &str, tried: &mut Tried, has_next: bool) -> Result<Option<Listing>, Step> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        tried.left -= 1;
+        match origin.list(path, attempts > 1).await {
+            Ok(listing) => {
+                origin.standing.answered();
+                return Ok(listing);
+            }
+            Err(failed) => tried.note(origin, &failed, step(&failed, true, attempts, has_next))?,
         }
     }
 }

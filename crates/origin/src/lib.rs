@@ -75,4 +75,5 @@ pub use hyper::Method;
 pub use listing::{Entry, Listing};
 pub use message::{AttemptPolicy, Request};
 pub use response::{Note, Response, S3Problem};
+pub use s3::page_entries;
 pub use standing::OriginStatistics;

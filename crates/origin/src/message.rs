@@ -27,8 +27,8 @@ pub struct Request {
 pub struct AttemptPolicy {
     /// Attempts in all, at least 1.
     pub attempts_max: u32,
-    /// The origin that is asked first if it is up, by its place in the group: to resume a body where
-    /// it came from.
+    /// The origin that is asked first if it is up, by its place in the group: to go on with a body
+    /// where it came from.
     pub preferred: Option<usize>,
     /// No other origin than the preferred one is asked.
     pub only_preferred: bool,

@@ -24,8 +24,8 @@ pub(crate) struct Origin {
 }
 
 enum Backend {
-    Http(Remote),
-    S3(Bucket),
+    Http(Box<Remote>),
+    S3(Box<Bucket>),
     Tree(Tree),
 }
 
@@ -38,8 +38,12 @@ impl Origin {
     ) -> Result<Self, ConfigError> {
         let standing = Arc::new(Standing::new(rules));
         let backend = match &config.kind {
-            OriginKind::Http { base } => Remote::new(config, base, connector, &standing).map(Backend::Http),
-            OriginKind::S3(s3) => Bucket::new(config, s3, connector, &standing).map(Backend::S3),
+            OriginKind::Http { base } => {
+                Remote::new(config, base, connector, &standing).map(|remote| Backend::Http(Box::new(remote)))
+            }
+            OriginKind::S3(s3) => {
+                Bucket::new(config, s3, connector, &standing).map(|bucket| Backend::S3(Box::new(bucket)))
+            }
             OriginKind::Tree { root } => Tree::new(config, root, &standing).map(Backend::Tree),
         };
         let backend = backend.map_err(|reason| ConfigError { name: config.name.clone(), reason })?;
@@ -59,7 +63,7 @@ impl Origin {
     }
 
     /// One attempt to list a folder; `None` if there is no such folder.
-    pub(crate) async fn list(&self, path: &str) -> Result<Option<Listing>, AttemptFailure> {
+    pub(crate) async fn list(&self, path: &str, is_fresh: bool) -> Result<Option<Listing>, AttemptFailure> {
         self.standing.attempts.fetch_add(1, Ordering::Relaxed);
         let permit = self.admission.enter().await.map_err(AttemptFailure::unsent)?;
         match &self.backend {
@@ -67,7 +71,7 @@ impl Origin {
                 let text = "an HTTP origin has no listings; fetch its index page";
                 Err(AttemptFailure::unsent(Failure::new(FailureKind::NotListed, text)))
             }
-            Backend::S3(bucket) => bucket.list(path, permit).await,
+            Backend::S3(bucket) => bucket.list(path, permit, is_fresh).await,
             Backend::Tree(tree) => tree.list(path, permit).await,
         }
     }

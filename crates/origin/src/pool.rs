@@ -52,7 +52,7 @@ struct State {
     is_reaped: bool,
 }
 
-/// What is kept of a connection besides its sender.
+/// The facts about a connection that outlive each use of it.
 #[derive(Clone, Copy)]
 struct Origin {
     opened: Instant,

@@ -25,7 +25,7 @@ pub struct Response {
     pub origin_index: usize,
     /// The address that it answered from, if over a network.
     pub address: Option<SocketAddr>,
-    /// What this crate knows about the answer beyond its fields.
+    /// More about the answer than its fields say.
     pub note: Option<Note>,
     /// Attempts before this one, for a log.
     pub tried: Vec<Attempt>,
@@ -37,7 +37,8 @@ pub enum Note {
     /// The path is a folder, which can be listed. The status is 301 if a slash is missing at the
     /// end of the path, and 404 otherwise.
     Folder,
-    /// The reason that an S3 server gave for an error.
+    /// The reason that an S3 server gave for an error, which is not that the object is missing: a
+    /// 404 with it says nothing about the object.
     S3(S3Problem),
 }
 

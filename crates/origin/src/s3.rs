@@ -34,7 +34,7 @@ use crate::standing::Standing;
 
 use clock::Clock;
 use pages::Page;
-use problem::Remedy;
+use problem::{PROBLEM_BYTES_MAX, Remedy};
 
 /// A bucket and how it is asked.
 pub(crate) struct Bucket {
@@ -99,9 +99,11 @@ impl Bucket {
         }
         let url = self.address.object_url(&format!("{}{key}", self.prefix));
         let (request, is_conditional) = of_bucket(request);
-        let answer = self.signed(&request, &url, &[], &permit, is_fresh).await?;
+        let mut answer = self.signed(&request, &url, &[], &permit, is_fresh).await?;
         if is_conditional && answer.status == 412 {
-            // The object is not that of If-Range: it is sent whole (RFC 9110, 13.1.5).
+            // The object is not that of If-Range: it is sent whole (RFC 9110, 13.1.5). Reading the
+            // refusal to its end frees the connection.
+            let _ = answer.body.read_all(PROBLEM_BYTES_MAX).await;
             let whole = without(&request, &["range", "if-match"]);
             return self.signed(&whole, &url, &[], &permit, is_fresh).await;
         }
@@ -109,7 +111,12 @@ impl Bucket {
     }
 
     /// The entries of a folder; `None` if there is no such folder.
-    pub(crate) async fn list(&self, path: &str, permit: Permit) -> Result<Option<Listing>, AttemptFailure> {
+    pub(crate) async fn list(
+        &self,
+        path: &str,
+        permit: Permit,
+        is_fresh: bool,
+    ) -> Result<Option<Listing>, AttemptFailure> {
         path::check(path).map_err(AttemptFailure::unsent)?;
         let mut prefix = self.prefix.clone() + &path::key(path).map_err(AttemptFailure::unsent)?;
         let is_root = prefix == self.prefix;
@@ -118,7 +125,7 @@ impl Bucket {
         }
         let (mut entries, mut token, mut is_there) = (Vec::new(), None, is_root);
         loop {
-            let page = self.page(&prefix, token.as_deref(), &permit).await?;
+            let page = self.page(&prefix, token.as_deref(), &permit, is_fresh).await?;
             is_there |= page.is_there;
             entries.extend(page.entries);
             token = page.next;
@@ -131,14 +138,20 @@ impl Bucket {
         Ok(is_there.then(|| Listing::new(entries, is_complete)))
     }
 
-    async fn page(&self, prefix: &str, token: Option<&str>, permit: &Permit) -> Result<Page, AttemptFailure> {
+    async fn page(
+        &self,
+        prefix: &str,
+        token: Option<&str>,
+        permit: &Permit,
+        is_fresh: bool,
+    ) -> Result<Page, AttemptFailure> {
         // Sorted by name, as the signature wants it.
         let mut query = vec![("delimiter", "/"), ("encoding-type", "url"), ("list-type", "2"), ("prefix", prefix)];
         if let Some(token) = token {
             query.insert(0, ("continuation-token", token));
         }
         let request = Request::new(Method::GET, "/");
-        let mut answer = self.signed(&request, self.address.base_url(), &query, permit, false).await?;
+        let mut answer = self.signed(&request, self.address.base_url(), &query, permit, is_fresh).await?;
         let address = answer.address;
         let failed = |kind, text: String| AttemptFailure {
             is_unsent: false,
@@ -196,8 +209,9 @@ impl Bucket {
             let ahead_now_s = self.standing.clock_ahead_s.load(Ordering::Relaxed);
             let problem = problem::read(&mut answer, ahead_now_s).await;
             let remedy = problem::remedy(&problem, answer.status, ahead_now_s - ahead_s);
-            // A missing object is no problem.
-            answer.note = (answer.status != 404 || problem.code == "NoSuchBucket").then_some(Note::S3(problem));
+            // A missing object is no problem, but some servers answer unknown keys with 404, too.
+            let is_missing = answer.status == 404 && matches!(&*problem.code, "" | "NoSuchKey" | "NoSuchVersion");
+            answer.note = (!is_missing).then_some(Note::S3(problem));
             let may_help = match (remedy, &keys) {
                 _ if tries_left == 0 => false,
                 (Remedy::Time, Some(_)) => true,
@@ -233,6 +247,17 @@ impl Bucket {
         };
         url[url::Position::BeforePath..url::Position::AfterQuery].to_owned()
     }
+}
+
+/// The entries of one page of a bucket's listing, an answer to ListObjectsV2 in XML, beneath a
+/// prefix. More pages may follow it.
+///
+/// # Errors
+/// The document is no such listing, or could not be followed to its end.
+pub fn page_entries(page: &[u8], prefix: &str) -> Result<Listing, String> {
+    let page = pages::read(page, prefix, None)?;
+    let is_complete = page.next.is_none();
+    Ok(Listing::new(page.entries, is_complete))
 }
 
 /// The request as an S3 server gets it, without fields that would be taken for other credentials

@@ -9,7 +9,7 @@ use crate::body::Body;
 use crate::response::{Answer, S3Problem};
 
 /// Bytes of an error document that are read.
-const PROBLEM_BYTES_MAX: usize = 64 << 10;
+pub(super) const PROBLEM_BYTES_MAX: usize = 64 << 10;
 
 /// Characters of a server's sentence that are kept.
 const MESSAGE_CHARS_MAX: usize = 300;
@@ -79,7 +79,9 @@ fn advice(code: &str) -> Option<&'static str> {
         "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" => {
             "the temporary keys are no longer valid; have their provider renew them"
         }
-        "InvalidAccessKeyId" => "the server does not know the access key; check key and endpoint",
+        "InvalidAccessKeyId" | "XAdminUserNotFound" => {
+            "the server does not know the access key; check key and endpoint"
+        }
         "SignatureDoesNotMatch" => "check the secret key and the region",
         "AccessDenied" => {
             "the keys may not read this object, or signed URLs are not allowed; check the bucket's policy"

@@ -40,7 +40,9 @@ pub(super) fn select(request: &Request, tag: &[u8], modified_s: Option<i64>, siz
     // `wire` reads fields where they lie in a head, so one is written with those that matter.
     let mut head = format!("{} / HTTP/1.1\r\nHost: a\r\n", request.method).into_bytes();
     for (name, value) in &request.fields {
-        if FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes())) {
+        let is_one = FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes()));
+        // A line break would be the end of the field, or of the head.
+        if is_one && !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
             head.extend([&**name, b": ", value, b"\r\n"].concat());
         }
     }
