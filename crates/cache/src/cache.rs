@@ -176,6 +176,20 @@ impl Cache {
         self.on_each(Volume::checkpoint)
     }
 
+    /// Makes a checkpoint on each volume where one is due: for a thread of the caller. Those of
+    /// [`Maintenance`](crate::Maintenance) are woken when it is.
+    pub fn maintain(&self) -> Result<(), Error> {
+        self.on_each(|volume| volume.maintain().map(drop))
+    }
+
+    pub(crate) fn maintain_volume(&self, at: usize) -> Result<bool, Error> {
+        let maintained = self.volumes[at].maintain();
+        if maintained.is_err() {
+            self.take_out_lost();
+        }
+        maintained
+    }
+
     /// The sum over all volumes.
     pub fn statistics(&self) -> Statistics {
         let mut sum = Statistics::default();

@@ -2,9 +2,9 @@
 //! cyclic logs, found by a directory in memory. A crash, a torn write, a flipped bit or a lost disk
 //! costs entries of the cache, and never a wrong byte.
 //!
-//! Deliberately not here: sockets, HTTP, freshness, fetching from origins, and threads. All calls
-//! that append or purge may wait for the disk, and a look-up may where the page cache does not have
-//! the record: the caller keeps them off its loop.
+//! Deliberately not here: sockets, HTTP, freshness, fetching from origins, and threads other than
+//! those that make checkpoints. All calls that append or purge may wait for the disk, and a look-up
+//! may where the page cache does not have the record: the caller keeps them off its loop.
 //!
 //! | module | owns |
 //! | --- | --- |
@@ -16,6 +16,7 @@
 //! | `directory`, `ghost`, `purges`, `leases` | the tables in memory |
 //! | `volume` | look-ups, appending, eviction, checkpoints, recovery |
 //! | `cache` | several volumes as one |
+//! | `maintenance` | the threads that make checkpoints |
 #![forbid(unsafe_code)]
 
 mod bytes;
@@ -27,6 +28,7 @@ mod geometry;
 mod ghost;
 mod key;
 mod leases;
+mod maintenance;
 pub mod medium;
 mod purges;
 mod record;
@@ -39,6 +41,7 @@ pub use error::Error;
 pub use geometry::{FRAGMENT_BYTES_MAX, Shape};
 pub use key::{Key, NotAKey, Part};
 pub use leases::Lease;
+pub use maintenance::Maintenance;
 pub use record::{Description, GROUPS_MAX};
 pub use statistics::Statistics;
 pub use volume::{Body, Clock, Fragment, Location, Purge, Settings, Stored, Verification, Volume};
