@@ -75,11 +75,8 @@ impl Header {
     /// The header in these bytes; none if the checksum is wrong.
     pub(crate) fn decode(bytes: &[u8], volume: u64) -> Option<Self> {
         let (body, sum) = bytes.get(..HEADER_BYTES)?.split_at(HEADER_BYTES - 8);
-        if Fields(sum).u64() != checksum(volume, body) {
-            return None;
-        }
         let mut fields = Fields(body);
-        if fields.u32() != MAGIC {
+        if fields.u32() != MAGIC || Fields(sum).u64() != checksum(volume, body) {
             return None;
         }
         let body_bytes = fields.u32();

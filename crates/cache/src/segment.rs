@@ -58,7 +58,7 @@ pub(crate) struct Summary {
     /// The size of the whole segment.
     pub(crate) bytes: u32,
     pub(crate) written_s: u64,
-    /// The number of purges in the life of the volume, with those of this segment.
+    /// The number of purges in the life of the volume that were durable before this segment.
     pub(crate) purges: u64,
     pub(crate) durable: Durable,
     pub(crate) entries: Vec<Entry>,

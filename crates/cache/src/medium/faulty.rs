@@ -27,6 +27,8 @@ pub struct Faults {
     /// After this many bytes have been written, the power fails: the write under way is torn there
     /// and everything after it fails, until [`Faulty::crash`].
     pub power_for_bytes: Option<u64>,
+    /// After this many syncs, the power fails instead of the next one.
+    pub power_for_syncs: Option<u64>,
 }
 
 /// Which of the writes that were not made durable a crash keeps.
@@ -68,8 +70,13 @@ struct State {
 impl Faulty {
     /// A zeroed medium; all that happens by chance follows from the seed.
     pub fn new(size: u64, seed: u64) -> Self {
+        Self::holding(vec![0; size as usize], seed)
+    }
+
+    /// A medium with these bytes, which are durable.
+    pub fn holding(bytes: Vec<u8>, seed: u64) -> Self {
         let state = State {
-            bytes: vec![0; size as usize],
+            bytes,
             durable: HashMap::new(),
             unsynced: Vec::new(),
             faults: Faults::default(),
@@ -233,6 +240,14 @@ impl Medium for Faulty {
         state.check_powered()?;
         if state.faults.read_only {
             return Err(Errno::ROFS.into());
+        }
+        match &mut state.faults.power_for_syncs {
+            Some(0) => {
+                state.powerless = true;
+                return Err(Errno::IO.into());
+            }
+            Some(left) => *left -= 1,
+            None => {}
         }
         state.durable.clear();
         state.unsynced.clear();

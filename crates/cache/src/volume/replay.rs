@@ -144,6 +144,7 @@ impl Replay {
                 let start = if count == from.0 { from.1 } else { 0 };
                 replay.scan_stripe(&mut scan, count, start, reach.is_thorough);
             }
+            replay.scan_beyond(&mut scan, from.0 + distance);
         }
         replay.found.sort_unstable_by_key(|found| found.entry.sequence());
         replay
@@ -167,6 +168,22 @@ impl Replay {
                 }
                 Piece::Nothing => return,
             }
+        }
+    }
+
+    /// Looks for more behind the last segment, in its stripe and the next one: the newest summary
+    /// says what was durable, and must not be hidden by damage before it.
+    fn scan_beyond(&mut self, scan: &mut Scan<'_>, last: u64) {
+        loop {
+            let seen = self.cursors[scan.area];
+            self.scan_whole(scan, seen.0, seen.1);
+            if seen.0 < last {
+                self.scan_whole(scan, seen.0 + 1, 0);
+            }
+            if self.cursors[scan.area] == seen {
+                return;
+            }
+            self.damaged_summaries += 1;
         }
     }
 

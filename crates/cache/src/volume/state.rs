@@ -102,8 +102,8 @@ pub(super) struct Pending {
 pub(super) struct Writer {
     pub(super) open: [Open; 2],
     pub(super) sequence: u64,
-    /// Purges in the life of the volume. Summaries have the number, so that a start notices if one
-    /// is missing.
+    /// Durable purges in the life of the volume. Summaries have the number, so that a start notices
+    /// if one is missing.
     pub(super) purges: u64,
     /// Records written in the life of the volume.
     pub(super) records: u64,

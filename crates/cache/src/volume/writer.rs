@@ -124,19 +124,20 @@ impl Volume {
     }
 
     /// Writes purges twice, in segments of their own blocks, so that damage to one of them does not
-    /// undo a purge. They are counted as they come into a summary: a crash in between must not make
-    /// it seem that some are missing.
+    /// undo a purge. They are counted when they are durable: a crash before must not make it seem
+    /// that some are missing.
     fn write_purges(&self, writer: &mut Writer, entries: &[Entry]) -> Result<(), Blocked> {
         self.check_writable()?;
-        for is_first in [true, false] {
+        for _ in 0..2 {
             for entry in entries {
                 self.make_room(writer, MAIN, 0)?;
-                writer.purges += u64::from(is_first);
                 writer.open[MAIN].entries.push(*entry);
             }
             self.flush(writer, MAIN)?;
         }
-        Ok(self.medium.sync().map_err(Error::writing)?)
+        self.medium.sync().map_err(Error::writing)?;
+        writer.purges += entries.len() as u64;
+        Ok(())
     }
 
     /// Makes everything durable that was appended so far.
