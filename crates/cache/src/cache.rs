@@ -11,7 +11,7 @@ use crate::{
     medium::{Allocation, File, Medium},
     record::Description,
     statistics::Statistics,
-    volume::{Fragment, Purge, Settings, Stored, Verification, Volume},
+    volume::{Fragment, Purge, Settings, Stored, StoredHead, Verification, Volume},
 };
 use std::{
     path::{Path, PathBuf},
@@ -209,6 +209,13 @@ impl Cache {
     pub fn list(&self, each: &mut dyn FnMut(Stored)) -> Verification {
         let mut sum = Verification::default();
         self.volumes.iter().for_each(|volume| sum.add(&volume.list(each)));
+        sum
+    }
+
+    /// Tells of the head of every stored object, with its name, in the order of the media.
+    pub fn list_heads(&self, each: &mut dyn FnMut(StoredHead<'_>)) -> Verification {
+        let mut sum = Verification::default();
+        self.volumes.iter().for_each(|volume| sum.add(&volume.list_heads(each)));
         sum
     }
 

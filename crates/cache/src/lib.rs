@@ -10,6 +10,7 @@
 //! | --- | --- |
 //! | `key` | names of objects and their parts |
 //! | `medium` | files, devices, and memory with faults |
+//! | `head` | names in heads |
 //! | `geometry` | where things lie, the superblock |
 //! | `record`, `segment` | the formats of what stripes hold |
 //! | `cursor` | the arithmetic of the cyclic logs |
@@ -26,6 +27,7 @@ mod directory;
 mod error;
 mod geometry;
 mod ghost;
+mod head;
 mod key;
 mod leases;
 mod maintenance;
@@ -39,9 +41,10 @@ mod volume;
 pub use cache::Cache;
 pub use error::Error;
 pub use geometry::{FRAGMENT_BYTES_MAX, Shape};
+pub use head::{Head, NAME_BYTES_MAX};
 pub use key::{Key, NotAKey, Part};
 pub use leases::Lease;
 pub use maintenance::Maintenance;
 pub use record::{Description, GROUPS_MAX};
 pub use statistics::Statistics;
-pub use volume::{Body, Clock, Fragment, Location, Purge, Settings, Stored, Verification, Volume};
+pub use volume::{Body, Clock, Fragment, Location, Purge, Settings, Stored, StoredHead, Verification, Volume};

@@ -15,5 +15,5 @@ mod writer;
 
 pub use reader::{Body, Fragment, Location};
 pub use state::{Clock, Settings, Volume};
-pub use walk::{Stored, Verification};
+pub use walk::{Stored, StoredHead, Verification};
 pub use writer::Purge;

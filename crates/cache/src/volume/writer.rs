@@ -111,16 +111,26 @@ impl Volume {
         // What has gathered is written here, so that the sync under the writer's lock is short. An
         // error comes again there.
         let _ = self.medium.sync();
-        let made = self.attempt(|writer| {
+        let mut failed = None;
+        // As many at once as a summary has entries: more might never fit between two checkpoints.
+        for purges in purges.chunks(Summary::capacity(self.geometry.summary_bytes)) {
+            if let Err(error) = self.purge_some(purges) {
+                failed = failed.or(Some(error));
+            }
+        }
+        failed.map_or(Ok(()), |error| Err(Error::PurgeNotDurable(Box::new(error))))
+    }
+
+    fn purge_some(&self, purges: &[Purge]) -> Result<(), Error> {
+        self.index().statistics.purges += purges.len() as u64;
+        self.attempt(|writer| {
             // Again for each attempt: a checkpoint in between knows of sequence numbers before it.
             let entries: Vec<_> = purges.iter().map(|purge| purge.entry(writer)).collect();
             let mut index = self.index();
             entries.iter().for_each(|entry| index.purges.apply(*entry));
             drop(index);
             self.write_purges(writer, &entries)
-        });
-        self.index().statistics.purges += purges.len() as u64;
-        made.map_err(|error| Error::PurgeNotDurable(Box::new(error)))
+        })
     }
 
     /// Writes purges twice, in segments of their own blocks, so that damage to one of them does not
