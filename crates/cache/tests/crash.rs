@@ -75,11 +75,19 @@ fn fill(path: &Path, seed: u64, mut version: u64) {
     }
 }
 
+/// The versions of a part.
+#[derive(Default)]
+struct Versions {
+    /// The one that was found or appended last; none if the last crash has hidden it.
+    current: Option<u64>,
+    /// Those that a crash may leave, from the newest durable one on.
+    possible: Vec<u64>,
+}
+
 /// What may be found.
 #[derive(Default)]
 struct Model {
-    /// For each part, its versions from the newest durable one on.
-    possible: BTreeMap<(u64, u32), Vec<u64>>,
+    parts: BTreeMap<(u64, u32), Versions>,
     /// For each object, the version up to which it is stale.
     stale: BTreeMap<u64, u64>,
     version: u64,
@@ -94,16 +102,20 @@ impl Model {
         let (Some(&[object, part, version]), true) = (numbers.as_deref(), line.ends_with('\n')) else { return };
         match verb {
             "append" => {
-                self.possible.entry((object, part as u32)).or_default().push(version);
+                let versions = self.parts.entry((object, part as u32)).or_default();
+                versions.current = Some(version);
+                versions.possible.push(version);
                 self.version = version;
             }
-            "purged" => self.possible.retain(|(held, _), _| *held != object),
+            "purged" => self.parts.retain(|(held, _), _| *held != object),
             "stale" => {
                 self.stale.insert(object, version);
             }
-            "flushed" => self.possible.values_mut().for_each(|versions| {
-                versions.drain(..versions.len().saturating_sub(1));
-            }),
+            "flushed" => {
+                for Versions { current, possible } in self.parts.values_mut() {
+                    possible.retain(|version| current.is_none_or(|current| *version >= current));
+                }
+            }
             _ => panic!("the child says {line}"),
         }
     }
@@ -114,15 +126,16 @@ impl Model {
         for object in 0..OBJECTS {
             for part in 0..PARTS {
                 let fragment = cache.lookup(key(object), part_of(part)).expect("the file is readable");
+                let versions = self.parts.entry((object, part)).or_default();
+                versions.current = fragment.as_ref().map(|fragment| fragment.description.version);
                 let Some(fragment) = fragment else { continue };
                 let version = fragment.description.version;
-                let possible = self.possible.get(&(object, part)).map_or(&[][..], Vec::as_slice);
+                let possible = &mut versions.possible;
                 assert!(possible.contains(&version), "object {object} part {part}: {version}, of {possible:?}");
                 assert_eq!(bytes_of(&fragment), body_of(object, part, version), "wrong bytes");
                 let is_stale = self.stale.get(&object).is_some_and(|until| version <= *until);
                 assert!(fragment.is_stale || !is_stale, "object {object}: {version} is stale");
-                let versions = self.possible.get_mut(&(object, part)).expect("it was found");
-                versions.retain(|held| *held >= version);
+                possible.retain(|held| *held >= version);
                 found += 1;
             }
         }
