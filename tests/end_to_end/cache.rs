@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use thalweg_cache::{Cache, Description, Key, Part, Settings};
+use thalweg_cache::{Cache, Description, Head, Key, Part, Settings};
 
 use crate::machine;
 use crate::process::{ExitedProcess, run_thalweg};
@@ -78,6 +78,54 @@ fn a_volume_is_made_shown_verified_and_purged() {
     assert!(left.iter().all(|held| (0..20).any(|object| object % 2 == 1 && key(object).to_string() == *held)));
     let cache = open(&[path]);
     assert!(cache.lookup(key(3), Part::HEAD).unwrap().is_none());
+}
+
+#[test]
+fn objects_are_listed_purged_and_exported_by_name() {
+    let _machine = machine::shared();
+    let folder = TempDir::new().unwrap();
+    let path = volume(&folder, "volume");
+    let place = path.to_str().unwrap();
+    let filled = open(std::slice::from_ref(&path));
+    let names = ["a.example/debian/dists/x", "a.example/debian/pool/y", "b.example/debian/pool/y", "b.example/z"];
+    for (object, name) in (0..).zip(names) {
+        let head = Head { name, rest: b"fields" }.encode().unwrap();
+        let description = Description { version: 1, object_bytes: 1000, ..Description::default() };
+        filled.append(key(object), Part::HEAD, description, &head).unwrap();
+        filled.append(key(object), Part::fragment(0), description, &[0; 1000]).unwrap();
+        (0..object).for_each(|_| assert!(filled.lookup(key(object), Part::HEAD).unwrap().is_some()));
+    }
+    filled.checkpoint().unwrap();
+    drop(filled);
+    let listed = |arguments: &[&str]| -> Vec<(String, bool)> {
+        let rows = document(&cache(&[&["ls", place, "--json"], arguments].concat()));
+        let row = |row: &Value| (row["name"].as_str().unwrap().to_owned(), row["stale"] == true);
+        let mut names: Vec<_> = rows.as_array().unwrap().iter().map(row).collect();
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(listed(&[]), names.map(|name| (name.to_owned(), false)));
+    assert_eq!(listed(&["--prefix", "/debian/pool/"]).len(), 2);
+    assert_eq!(listed(&["--prefix", "https://a.example/debian/pool/"]).len(), 1);
+    let hot = cache(&["export", place, "--hot", "2"]).stdout;
+    assert_eq!(hot, "3\t1019\tb.example/z\n2\t1031\tb.example/debian/pool/y\n");
+    let hot = document(&cache(&["export", place, "--hot", "9", "--json"]));
+    assert_eq!(
+        (hot.as_array().unwrap().len(), &hot[0]["hits"], &hot[0]["name"]),
+        (4, &3.into(), &"b.example/z".into())
+    );
+
+    let soft = cache(&["purge", place, "--prefix", "a.example/", "--soft"]);
+    assert_eq!((soft.code, &*soft.stdout), (Some(0), "2 soft purges in force\n"));
+    let stale = listed(&[]);
+    assert_eq!(stale.len(), 4);
+    assert!(stale[0].1 && stale[1].1, "{stale:?}");
+    let purged = cache(&["purge", place, "--url", "/debian/pool/y", "--json"]);
+    let purged = document(&purged);
+    assert_eq!((&purged["keys"], &purged["named"]), (&2.into(), &2.into()));
+    let left: Vec<_> = listed(&[]).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(left, [names[0], names[3]]);
+    assert_eq!(cache(&["purge", place, "--prefix", "c.example/"]).stdout, "0 purges in force\n");
 }
 
 #[test]

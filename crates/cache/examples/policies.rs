@@ -2,7 +2,7 @@
 //! with those of other policies on the same traces.
 //!
 //! ```text
-//! policies trace zipf|release|scan FILE           writes a trace: object numbers of 4 bytes
+//! policies trace zipf|release|scan FILE SEED      writes a trace: object numbers of 4 bytes
 //! policies run FILE BYTES HITS SHARE              runs a volume of this size over it
 //! ```
 #![forbid(unsafe_code)]
@@ -54,18 +54,19 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
-        ["trace", name, file] => {
-            let bytes: Vec<u8> = trace(name).into_iter().flat_map(u32::to_le_bytes).collect();
+        ["trace", name, file, seed] => {
+            let seed = seed.parse().expect("a seed");
+            let bytes: Vec<u8> = trace(name, seed).into_iter().flat_map(u32::to_le_bytes).collect();
             std::fs::write(file, bytes).expect("the trace can be written");
         }
         ["run", file, size, hits, share] => run(file, size, hits, share),
-        _ => panic!("policies trace NAME FILE, or policies run FILE BYTES HITS SHARE"),
+        _ => panic!("policies trace NAME FILE SEED, or policies run FILE BYTES HITS SHARE"),
     }
 }
 
 /// The objects that are asked for, in order.
-fn trace(name: &str) -> Vec<u32> {
-    let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(1);
+fn trace(name: &str, seed: u64) -> Vec<u32> {
+    let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(seed);
     let popularity = Zipf::new(f64::from(OBJECTS), 0.9).expect("the parameters are valid");
     let of_release = Zipf::new(f64::from(RELEASE_OBJECTS), 0.6).expect("the parameters are valid");
     let mut scanned = 0;

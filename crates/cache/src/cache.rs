@@ -11,7 +11,7 @@ use crate::{
     medium::{Allocation, File, Medium},
     record::Description,
     statistics::Statistics,
-    volume::{Fragment, Purge, Settings, Stored, Verification, Volume},
+    volume::{Fragment, Purge, Settings, Stored, StoredHead, Verification, Volume},
 };
 use std::{
     path::{Path, PathBuf},
@@ -176,6 +176,20 @@ impl Cache {
         self.on_each(Volume::checkpoint)
     }
 
+    /// Makes a checkpoint on each volume where one is due: for a thread of the caller. Those of
+    /// [`Maintenance`](crate::Maintenance) are woken when it is.
+    pub fn maintain(&self) -> Result<(), Error> {
+        self.on_each(|volume| volume.maintain().map(drop))
+    }
+
+    pub(crate) fn maintain_volume(&self, at: usize) -> Result<bool, Error> {
+        let maintained = self.volumes[at].maintain();
+        if maintained.is_err() {
+            self.take_out_lost();
+        }
+        maintained
+    }
+
     /// The sum over all volumes.
     pub fn statistics(&self) -> Statistics {
         let mut sum = Statistics::default();
@@ -195,6 +209,13 @@ impl Cache {
     pub fn list(&self, each: &mut dyn FnMut(Stored)) -> Verification {
         let mut sum = Verification::default();
         self.volumes.iter().for_each(|volume| sum.add(&volume.list(each)));
+        sum
+    }
+
+    /// Tells of the head of every stored object, with its name, in the order of the media.
+    pub fn list_heads(&self, each: &mut dyn FnMut(StoredHead<'_>)) -> Verification {
+        let mut sum = Verification::default();
+        self.volumes.iter().for_each(|volume| sum.add(&volume.list_heads(each)));
         sum
     }
 

@@ -99,6 +99,15 @@ impl Log {
         (ring.lap(count) == entry.lap).then(|| ring.head - count)
     }
 
+    /// Whether an entry of the stripes at the cursors lies behind their offsets.
+    pub(crate) fn is_behind(&self, entry: Entry, cursors: [(u64, u32); 2]) -> bool {
+        let stripe = self.stripe_of(entry);
+        let area = self.area_of(stripe);
+        let (count, offset) = cursors[area];
+        let at = u64::from(entry.offset_units) * UNIT_BYTES % u64::from(self.stripe_bytes);
+        self.rings[area].stripe(count) == stripe && at >= u64::from(offset)
+    }
+
     /// The count with which a stripe of this area was last written.
     pub(crate) fn count_of(&self, area: usize, stripe: u32) -> u64 {
         self.rings[area].count_of(stripe)

@@ -130,6 +130,7 @@ impl Directory {
     pub(crate) fn insert(&mut self, hash: PartHash, entry: Entry, age: impl Fn(Entry) -> Option<u64>) -> bool {
         if let Some(at) = self.position(hash) {
             self.slots[at] = entry.pack();
+            self.clear_namesakes(hash, at);
             return false;
         }
         let mut displaced = None;
@@ -160,14 +161,30 @@ impl Directory {
         roomy.is_none()
     }
 
+    /// Clears what else has the fragment's tag in its buckets: an older version of it may stand
+    /// there since the slot in use was another fragment's, and would be found when the newer entry
+    /// goes.
+    fn clear_namesakes(&mut self, hash: PartHash, kept: usize) {
+        for bucket in self.buckets(hash) {
+            for at in bucket * BUCKET_ENTRIES..(bucket + 1) * BUCKET_ENTRIES {
+                if at != kept && self.slots[at] != 0 && Entry::unpack(self.slots[at]).tag == tag(hash) {
+                    self.slots[at] = 0;
+                }
+            }
+        }
+    }
+
     /// All entries.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
         self.slots.iter().filter(|bits| **bits != 0).map(|bits| Entry::unpack(*bits))
     }
 
-    /// Forgets which bodies were verified, as a new process has verified none.
-    pub(crate) fn distrust(&mut self) {
-        self.slots.iter_mut().for_each(|bits| *bits &= !(1 << 63));
+    /// Keeps the entries of a checkpoint for which this holds, and forgets which bodies were
+    /// verified: a new process has verified none.
+    pub(crate) fn adopt(&mut self, is_before_mark: impl Fn(Entry) -> bool) {
+        for bits in self.slots.iter_mut().filter(|bits| **bits != 0) {
+            *bits = if is_before_mark(Entry::unpack(*bits)) { *bits & !(1 << 63) } else { 0 };
+        }
     }
 
     fn position(&self, hash: PartHash) -> Option<usize> {
@@ -190,5 +207,33 @@ impl Entry {
     /// Counts a hit.
     pub(crate) fn hit(&mut self) {
         self.hits = (self.hits + 1).min(HITS_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_version_does_not_come_back_when_the_newer_entry_goes() {
+        // Two fragments with the same tag share their first bucket.
+        let buckets = 4;
+        let in_bucket = |bucket: u64| (bucket << 62) | 1 << 61;
+        let hash = |first: u64, second: u64| PartHash { first: in_bucket(first), second: in_bucket(second) | 7 };
+        let (one, other) = (hash(0, 1), hash(0, 2));
+        let mut directory = Directory::new(buckets);
+        let mut enter = |hash, offset_units| {
+            directory.insert(hash, Entry::new(hash, offset_units, 1, 0), |_| Some(0));
+        };
+        // The first bucket is fuller, so that the first version goes to the second one.
+        let filler = PartHash { first: in_bucket(0), second: in_bucket(0) | 8 };
+        enter(filler, 1);
+        enter(one, 2);
+        enter(other, 3);
+        enter(one, 4);
+        let newest = directory.find(one).expect("it was entered");
+        assert_eq!(newest.offset_units, 4);
+        directory.remove(one, newest);
+        assert_eq!(directory.find(one), None);
     }
 }

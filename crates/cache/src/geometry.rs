@@ -11,6 +11,7 @@ use crate::{
     bytes::{BLOCK_BYTES, Fields, UNIT_BYTES, checksum, rounded_up},
     error::Error,
     medium::Medium,
+    purges::Purges,
 };
 
 /// The version of the format that this crate reads and writes.
@@ -223,11 +224,11 @@ impl Geometry {
         self.probation_stripes + self.main_stripes
     }
 
-    /// The bytes of a checkpoint without its header: the directory, two tables of purges, and the
+    /// The bytes of a checkpoint without its header: the directory, the tables of purges, and the
     /// times of all stripes.
     pub(crate) fn checkpoint_bytes(&self) -> u64 {
         u64::from(self.buckets) * BUCKET_ENTRIES as u64 * 8
-            + u64::from(self.purge_slots) * 16
+            + Purges::bytes(self.purge_slots)
             + u64::from(self.stripes()) * 4
     }
 

@@ -38,6 +38,9 @@ pub(crate) struct Header {
     pub(crate) stored_s: u64,
     pub(crate) body_bytes: u32,
     pub(crate) body_checksum: u64,
+    /// The sequence number with which the caller appended the fragment; lower than the other one if
+    /// the store has moved it since.
+    pub(crate) first_sequence: u64,
 }
 
 /// The size of a record on the volume.
@@ -63,6 +66,7 @@ impl Header {
         }
         put(&self.stored_s.to_le_bytes());
         put(&self.body_checksum.to_le_bytes());
+        put(&self.first_sequence.to_le_bytes());
         let sum = checksum(volume, &header[..HEADER_BYTES - 8]);
         header[HEADER_BYTES - 8..].copy_from_slice(&sum.to_le_bytes());
         header
@@ -71,20 +75,18 @@ impl Header {
     /// The header in these bytes; none if the checksum is wrong.
     pub(crate) fn decode(bytes: &[u8], volume: u64) -> Option<Self> {
         let (body, sum) = bytes.get(..HEADER_BYTES)?.split_at(HEADER_BYTES - 8);
-        if Fields(sum).u64() != checksum(volume, body) {
-            return None;
-        }
         let mut fields = Fields(body);
-        if fields.u32() != MAGIC {
+        if fields.u32() != MAGIC || Fields(sum).u64() != checksum(volume, body) {
             return None;
         }
         let body_bytes = fields.u32();
         let key = Key(fields.array());
         let part = Part::from_raw(fields.u32());
         let groups = [(); GROUPS_MAX].map(|()| fields.u32());
-        let [version, object_bytes, place, sequence, stored_s, body_checksum] = [(); 6].map(|()| fields.u64());
+        let [version, object_bytes, place, sequence] = [(); 4].map(|()| fields.u64());
+        let [stored_s, body_checksum, first_sequence] = [(); 3].map(|()| fields.u64());
         let description = Description { version, object_bytes, groups };
-        Some(Self { key, part, description, place, sequence, stored_s, body_bytes, body_checksum })
+        Some(Self { key, part, description, place, sequence, stored_s, body_bytes, body_checksum, first_sequence })
     }
 
     /// Whether these are the bytes of the record's body.

@@ -34,8 +34,14 @@ pub struct Statistics {
     pub unwritten: u64,
     /// Fragments whose segment could not be written.
     pub dropped: u64,
-    /// Checkpoints that were damaged at opening; with both, the volume began empty.
+    /// Checkpoints that were damaged at opening, summaries behind the checkpoint that were, and
+    /// fragments that were taken from behind it.
     pub damaged_checkpoints: u64,
+    pub damaged_summaries: u64,
+    pub replayed: u64,
+    /// Volumes that began empty, because both checkpoints were damaged or something was missing
+    /// behind them.
+    pub emptied: u64,
     /// Reads and writes that the medium failed.
     pub failures: u64,
     /// Volumes that were taken out.
@@ -61,7 +67,7 @@ impl Statistics {
         self.oldest_s = [self.oldest_s, other.oldest_s].into_iter().flatten().min();
     }
 
-    fn counts(&mut self) -> [&mut u64; 24] {
+    fn counts(&mut self) -> [&mut u64; 27] {
         [
             &mut self.hits,
             &mut self.hit_bytes,
@@ -81,6 +87,9 @@ impl Statistics {
             &mut self.unwritten,
             &mut self.dropped,
             &mut self.damaged_checkpoints,
+            &mut self.damaged_summaries,
+            &mut self.replayed,
+            &mut self.emptied,
             &mut self.failures,
             &mut self.lost_volumes,
             &mut self.capacity_bytes,

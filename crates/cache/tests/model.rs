@@ -13,28 +13,35 @@ use thalweg_cache::{
     medium::{Faults, Faulty, Medium},
 };
 
-/// Everything appended to a part since its last durable purge; the last one is the newest.
+/// A part of an object.
+#[derive(Default)]
+struct Versions {
+    /// What a look-up may find: this one, or nothing.
+    current: Option<u64>,
+    /// What the next crash may leave, in order: from the newest durable one on. Those that a crash
+    /// has hidden are among them: the next one may bring them back, as long as nothing newer is
+    /// durable and no purge came after them.
+    possible: Vec<u64>,
+}
+
 #[derive(Default)]
 struct Model {
-    parts: BTreeMap<(u64, u32), Vec<u64>>,
+    parts: BTreeMap<(u64, u32), Versions>,
     groups: BTreeMap<u64, u32>,
-    /// Whether damage may bring back an older version of a part, if it was not purged.
-    is_lenient: bool,
 }
 
 impl Model {
     fn append(&mut self, object: u64, part: u32, version: u64) {
-        self.parts.entry((object, part)).or_default().push(version);
+        let versions = self.parts.entry((object, part)).or_default();
+        versions.current = Some(version);
+        versions.possible.push(version);
     }
 
-    /// Everything is durable: a crash leaves the newest versions, or nothing.
+    /// Everything is durable: a crash leaves nothing that is older than what is found.
     fn keep_newest(&mut self) {
-        if self.is_lenient {
-            return;
+        for versions in self.parts.values_mut() {
+            versions.possible.retain(|version| versions.current.is_none_or(|current| *version >= current));
         }
-        self.parts.values_mut().for_each(|versions| {
-            versions.drain(..versions.len().saturating_sub(1));
-        });
     }
 
     fn purge(&mut self, object: u64) {
@@ -46,11 +53,22 @@ impl Model {
         self.parts.retain(|(object, _), _| groups.get(object) != Some(&group));
     }
 
-    /// Whether a look-up may find this version: the newest without a crash, any after one.
+    /// Whether a look-up may find this version.
     fn check(&self, object: u64, part: u32, found: u64, crashed: bool) {
-        let versions = self.parts.get(&(object, part)).map_or(&[][..], Vec::as_slice);
-        let right = if crashed { versions.contains(&found) } else { versions.last() == Some(&found) };
-        assert!(right, "object {object} part {part}: version {found}, of {versions:?}");
+        let versions = self.parts.get(&(object, part));
+        let right = versions.is_some_and(|versions| match crashed {
+            true => versions.possible.contains(&found),
+            false => versions.current == Some(found),
+        });
+        let possible = versions.map(|versions| (versions.current, &versions.possible));
+        assert!(right, "object {object} part {part}: version {found}, of {possible:?}");
+    }
+
+    /// After a crash, a look-up has found this.
+    fn settle(&mut self, object: u64, part: u32, found: Option<u64>) {
+        let Some(versions) = self.parts.get_mut(&(object, part)) else { return };
+        versions.current = found;
+        versions.possible.retain(|version| found.is_none_or(|found| *version >= found));
     }
 }
 
@@ -65,24 +83,20 @@ fn look_up(volume: &Volume, model: &Model, object: u64, part: u32, crashed: bool
     true
 }
 
-/// After a crash, what is found is the model: a part that is found keeps that version alone.
+/// Looks everything up after a crash; how much is found.
 fn settle(volume: &Volume, model: &mut Model) -> usize {
     let mut found = 0;
     for object in 0..OBJECTS {
         for part in 0..PARTS {
-            match volume.lookup(key(object), Part::fragment(part)).expect("the medium works") {
-                Some(fragment) => {
-                    let version = fragment.description.version;
-                    model.check(object, part, version, true);
-                    assert_eq!(bytes_of(&fragment), body_of(object, part, version), "wrong bytes");
-                    model.parts.insert((object, part), vec![version]);
-                    found += 1;
-                }
-                // It was lost, and a later crash does not bring it back.
-                None => {
-                    model.parts.remove(&(object, part));
-                }
-            }
+            let fragment = volume.lookup(key(object), Part::fragment(part)).expect("the medium works");
+            let version = fragment.map(|fragment| {
+                let version = fragment.description.version;
+                model.check(object, part, version, true);
+                assert_eq!(bytes_of(&fragment), body_of(object, part, version), "wrong bytes");
+                found += 1;
+                version
+            });
+            model.settle(object, part, version);
         }
     }
     found
@@ -96,12 +110,9 @@ fn operate(volume: &Volume, model: &mut Model, random: &mut Random, version: &mu
             let group = (object % 7) as u32 + 1;
             let description = Description { version: *version, object_bytes: 0, groups: [0, group, 0, 0] };
             model.groups.insert(object, group);
-            // A write that fails may have been carried out.
-            model.append(object, part, *version);
-            let appended =
-                volume.append(key(object), Part::fragment(part), description, &body_of(object, part, *version));
-            if appended.is_err() {
-                model.parts.get_mut(&(object, part)).expect("it was appended").pop();
+            let body = body_of(object, part, *version);
+            if volume.append(key(object), Part::fragment(part), description, &body).is_ok() {
+                model.append(object, part, *version);
             }
         }
         45..95 => {
@@ -187,7 +198,7 @@ fn flipped_bits_are_counted_and_never_returned() {
         let mut random = support::random(seed);
         let medium = Arc::new(Faulty::new(3 << 20, seed));
         let volume = volume_on(&medium);
-        let (mut model, mut version) = (Model { is_lenient: true, ..Model::default() }, 0);
+        let (mut model, mut version) = (Model::default(), 0);
         for _ in 0..400 {
             operate(&volume, &mut model, &mut random, &mut version);
         }

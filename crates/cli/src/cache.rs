@@ -1,7 +1,7 @@
-//! `thalweg cache`: volumes of the disk cache, made, shown, verified and purged. `stat`, `ls` and
-//! `verify` read alone; none of the commands works on a volume that a server has open.
+//! `thalweg cache`: volumes of the disk cache, made, shown, verified and purged. `stat`, `ls`,
+//! `export` and `verify` read alone; none of the commands works on a volume that a server has open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -14,7 +14,9 @@ use thalweg_cache::{Cache, Error, Key, Purge, Settings, Shape, Verification};
 use thalweg_units::display;
 
 use crate::exit::{Exit, Failure};
-use crate::options::{CacheCommand, CacheCreateOptions, CacheOptions, CachePurgeOptions, CacheVolumes};
+use crate::options::{
+    CacheCommand, CacheCreateOptions, CacheExportOptions, CacheLsOptions, CacheOptions, CachePurgeOptions, CacheVolumes,
+};
 use crate::output::print;
 
 /// Runs the command.
@@ -28,6 +30,7 @@ pub fn cache(options: &CacheOptions) -> Result<ExitCode, Failure> {
         CacheCommand::Ls(options) => list(options),
         CacheCommand::Verify(options) => verify(options),
         CacheCommand::Purge(options) => purge(options),
+        CacheCommand::Export(options) => export(options),
     }
 }
 
@@ -116,37 +119,105 @@ fn stat(options: &CacheVolumes) -> Result<ExitCode, Failure> {
 /// The parts of an object that are stored.
 #[derive(Default)]
 struct Object {
+    name: Option<String>,
     fragments: u64,
     bytes: u64,
     object_bytes: u64,
     stored_s: u64,
+    hits: u8,
+    is_stale: bool,
 }
 
-fn list(options: &CacheVolumes) -> Result<ExitCode, Failure> {
+/// The objects on these volumes, by their keys.
+fn objects(paths: &[PathBuf]) -> Result<BTreeMap<Key, Object>, Failure> {
     let mut objects: BTreeMap<Key, Object> = BTreeMap::new();
-    for path in &options.paths {
-        open(path)?.list(&mut |stored| {
+    for path in paths {
+        let cache = open(path)?;
+        cache.list(&mut |stored| {
             let object = objects.entry(stored.key).or_default();
             object.fragments += u64::from(stored.part.number().is_some());
             object.bytes += u64::from(stored.bytes);
             object.object_bytes = object.object_bytes.max(stored.description.object_bytes);
             object.stored_s = object.stored_s.max(stored.stored_s);
+            object.hits = object.hits.max(stored.hits);
+        });
+        cache.list_heads(&mut |head| {
+            let object = objects.entry(head.stored.key).or_default();
+            object.name = head.name.map(ToOwned::to_owned);
+            object.is_stale = head.stored.is_stale;
         });
     }
-    print(&if options.json {
+    Ok(objects)
+}
+
+/// A pattern of names: with a host, or the path on all hosts.
+fn without_scheme(pattern: &str) -> &str {
+    let rest = pattern.strip_prefix("https://").or_else(|| pattern.strip_prefix("http://"));
+    rest.unwrap_or(pattern)
+}
+
+/// The part of a name that a pattern is compared with.
+fn compared<'a>(name: &'a str, pattern: &str) -> &'a str {
+    if pattern.starts_with('/') { name.find('/').map_or("", |slash| &name[slash..]) } else { name }
+}
+
+fn begins_with(name: &str, prefix: &str) -> bool {
+    let prefix = without_scheme(prefix);
+    compared(name, prefix).starts_with(prefix)
+}
+
+fn is_named(name: &str, url: &str) -> bool {
+    let url = without_scheme(url);
+    compared(name, url) == url
+}
+
+fn list(options: &CacheLsOptions) -> Result<ExitCode, Failure> {
+    let mut objects = objects(&options.volumes.paths)?;
+    if let Some(prefix) = &options.prefix {
+        objects.retain(|_, object| object.name.as_ref().is_some_and(|name| begins_with(name, prefix)));
+    }
+    print(&if options.volumes.json {
         let rows = objects.iter().map(|(key, object)| {
             json!({
-                "key": key.to_string(), "fragments": object.fragments, "stored_bytes": object.bytes,
-                "object_bytes": object.object_bytes, "stored_s": object.stored_s,
+                "key": key.to_string(), "name": object.name, "fragments": object.fragments, "stored_bytes": object.bytes,
+                "object_bytes": object.object_bytes, "stored_s": object.stored_s, "hits": object.hits,
+                "stale": object.is_stale,
             })
         });
         pretty(&json!(rows.collect::<Vec<Value>>()))?
     } else {
         let rows = objects.iter().map(|(key, object)| {
-            let Object { fragments, bytes, stored_s, .. } = object;
-            format!("{key}  {:>12}  {fragments:>6} fragments  {}\n", display::bytes(*bytes), time(*stored_s))
+            let Object { name, fragments, bytes, stored_s, is_stale, .. } = object;
+            let name = name.as_deref().unwrap_or("-");
+            let stale = if *is_stale { "  stale" } else { "" };
+            format!(
+                "{key}  {:>12}  {fragments:>6} fragments  {}  {name}{stale}\n",
+                display::bytes(*bytes),
+                time(*stored_s)
+            )
         });
         rows.collect()
+    })?;
+    Ok(Exit::Met.into())
+}
+
+/// Names, the most wanted first: what a new cache is warmed with.
+fn export(options: &CacheExportOptions) -> Result<ExitCode, Failure> {
+    let named =
+        objects(&options.volumes.paths)?.into_values().filter_map(|mut object| Some((object.name.take()?, object)));
+    let mut named: Vec<(String, Object)> = named.collect();
+    // Of those with the same hits, the ones that were fetched last.
+    named.sort_by(|(name, a), (other, b)| {
+        b.hits.cmp(&a.hits).then(b.stored_s.cmp(&a.stored_s)).then_with(|| name.cmp(other))
+    });
+    named.truncate(options.hot);
+    print(&if options.volumes.json {
+        let rows = named.iter().map(|(name, object)| {
+            json!({ "name": name, "hits": object.hits, "stored_bytes": object.bytes, "object_bytes": object.object_bytes })
+        });
+        pretty(&json!(rows.collect::<Vec<Value>>()))?
+    } else {
+        named.iter().map(|(name, object)| format!("{}\t{}\t{name}\n", object.hits, object.bytes)).collect()
     })?;
     Ok(Exit::Met.into())
 }
@@ -179,14 +250,37 @@ fn verify(options: &CacheVolumes) -> Result<ExitCode, Failure> {
 fn purge(options: &CachePurgeOptions) -> Result<ExitCode, Failure> {
     let failed = |error: Error| Failure::unreachable(format!("cannot purge from {}: {error}", names(&options.paths)));
     let cache = Cache::open_whole(&options.paths, Settings::default()).map_err(failed)?;
-    let keys = options.key.iter().map(|key| Purge::Key(*key));
-    let purges: Vec<Purge> = keys.chain(options.group.iter().map(|group| Purge::Group(*group))).collect();
+    let mut keys = BTreeSet::from_iter(options.key.iter().copied());
+    let mut named = 0_u64;
+    if !options.url.is_empty() || !options.prefix.is_empty() {
+        cache.list_heads(&mut |head| {
+            let is_meant = head.name.is_some_and(|name| {
+                let by_prefix = options.prefix.iter().any(|prefix| begins_with(name, prefix));
+                by_prefix || options.url.iter().any(|url| is_named(name, url))
+            });
+            if is_meant {
+                named += 1;
+                keys.insert(head.stored.key);
+            }
+        });
+    }
+    let (of_key, of_group): (fn(Key) -> Purge, fn(u32) -> Purge) =
+        if options.soft { (Purge::SoftKey, Purge::SoftGroup) } else { (Purge::Key, Purge::Group) };
+    let purges: Vec<Purge> =
+        keys.iter().map(|key| of_key(*key)).chain(options.group.iter().map(|group| of_group(*group))).collect();
     cache.purge(&purges).map_err(failed)?;
     let count = purges.len();
     print(&if options.json {
-        pretty(&json!({ "schema": "thalweg.cache/1", "keys": options.key.len(), "groups": options.group.len() }))?
+        pretty(&json!({
+            "schema": "thalweg.cache/1", "keys": keys.len(), "groups": options.group.len(), "named": named,
+            "soft": options.soft,
+        }))?
     } else {
-        format!("{count} purge{} in force\n", if count == 1 { "" } else { "s" })
+        format!(
+            "{count} {}purge{} in force\n",
+            if options.soft { "soft " } else { "" },
+            if count == 1 { "" } else { "s" }
+        )
     })?;
     Ok(Exit::Met.into())
 }
@@ -213,4 +307,30 @@ fn time(seconds: u64) -> String {
 
 fn pretty(document: &Value) -> Result<String, Failure> {
     Ok(serde_json::to_string_pretty(document).map_err(Failure::unreachable)? + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_names_with_a_host_or_the_path_on_all_hosts() {
+        let name = "a.example/debian/x";
+        for (prefix, begins) in [
+            ("a.example/debian/", true),
+            ("https://a.example/deb", true),
+            ("http://a.example/debian/x", true),
+            ("/debian/", true),
+            ("debian/", false),
+            ("b.example/", false),
+            ("/x", false),
+            ("", true),
+        ] {
+            assert_eq!(begins_with(name, prefix), begins, "{prefix}");
+        }
+        for (url, is) in [("https://a.example/debian/x", true), ("/debian/x", true), ("/debian/", false), ("x", false)]
+        {
+            assert_eq!(is_named(name, url), is, "{url}");
+        }
+    }
 }

@@ -1,12 +1,12 @@
-//! A medium in memory with the faults of disks, from a seed: a crash keeps any subset of the blocks
-//! that were not made durable, and the write under way may be torn at any byte; reads and writes
-//! fail on request; bits flip.
+//! A medium in memory with the faults of disks, from a seed: of what was not made durable, a crash
+//! keeps any version of each block, or by request the worst case of an order; the write under way
+//! may be torn at any byte; reads and writes fail on request; bits flip.
 
 use super::Medium;
 use crate::key::mixed;
 use rustix::io::Errno;
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io,
     sync::{Mutex, MutexGuard},
 };
@@ -27,6 +27,23 @@ pub struct Faults {
     /// After this many bytes have been written, the power fails: the write under way is torn there
     /// and everything after it fails, until [`Faulty::crash`].
     pub power_for_bytes: Option<u64>,
+    /// After this many syncs, the power fails instead of the next one.
+    pub power_for_syncs: Option<u64>,
+}
+
+/// Which of the writes that were not made durable a crash keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// Of each block any version, by chance: its durable one or that of any write since.
+    ByChance,
+    /// The last write alone: the disk wrote it before all others.
+    LastAlone,
+    /// All but the first write: the disk put that one off.
+    AllButFirst,
+    /// None.
+    Nothing,
+    /// All of them, as after the end of the process alone.
+    Everything,
 }
 
 /// Memory that behaves like a disk with faults.
@@ -39,6 +56,8 @@ struct State {
     bytes: Vec<u8>,
     /// For each block written since the last sync, its durable bytes.
     durable: HashMap<usize, Box<[u8]>>,
+    /// The writes since the last sync, each with its blocks as it left them.
+    unsynced: Vec<Vec<(usize, Box<[u8]>)>>,
     faults: Faults,
     powerless: bool,
     draws: u64,
@@ -51,9 +70,15 @@ struct State {
 impl Faulty {
     /// A zeroed medium; all that happens by chance follows from the seed.
     pub fn new(size: u64, seed: u64) -> Self {
+        Self::holding(vec![0; size as usize], seed)
+    }
+
+    /// A medium with these bytes, which are durable.
+    pub fn holding(bytes: Vec<u8>, seed: u64) -> Self {
         let state = State {
-            bytes: vec![0; size as usize],
+            bytes,
             durable: HashMap::new(),
+            unsynced: Vec::new(),
             faults: Faults::default(),
             powerless: false,
             draws: seed,
@@ -70,17 +95,44 @@ impl Faulty {
         self.state().faults = faults;
     }
 
-    /// The power fails now: each block that was not made durable keeps its new bytes or falls back
-    /// to its durable ones, by chance. The medium works again afterwards, without faults.
+    /// The power fails now: of each block that was not made durable, any version is left, by
+    /// chance. The medium works again afterwards, without faults.
     pub fn crash(&self) {
+        self.crash_keeping(Kept::ByChance);
+    }
+
+    /// The power fails now, and of the writes that were not made durable these are left. The medium
+    /// works again afterwards, without faults.
+    pub fn crash_keeping(&self, kept: Kept) {
         let mut state = self.state();
         let mut blocks: Vec<_> = std::mem::take(&mut state.durable).into_iter().collect();
         // The order of a hash map is no function of the seed.
         blocks.sort_unstable_by_key(|(block, _)| *block);
-        for (block, durable) in blocks {
-            if state.draw().is_multiple_of(2) {
-                state.bytes[block * BLOCK..][..durable.len()].copy_from_slice(&durable);
+        for (block, durable) in &blocks {
+            state.restore(*block, durable);
+        }
+        let writes = std::mem::take(&mut state.unsynced);
+        let first = match kept {
+            Kept::ByChance => {
+                let mut versions: BTreeMap<usize, Vec<&[u8]>> = BTreeMap::new();
+                for (block, bytes) in writes.iter().flatten() {
+                    versions.entry(*block).or_default().push(bytes);
+                }
+                for (block, versions) in versions {
+                    let draw = state.draw() as usize % (versions.len() + 1);
+                    if let Some(bytes) = versions.get(draw) {
+                        state.restore(block, bytes);
+                    }
+                }
+                writes.len()
             }
+            Kept::LastAlone => writes.len().saturating_sub(1),
+            Kept::AllButFirst => 1,
+            Kept::Nothing => writes.len(),
+            Kept::Everything => 0,
+        };
+        for (block, bytes) in writes.iter().skip(first).flatten() {
+            state.restore(*block, bytes);
         }
         state.faults = Faults::default();
         state.powerless = false;
@@ -113,6 +165,10 @@ impl State {
         mixed(self.draws)
     }
 
+    fn restore(&mut self, block: usize, bytes: &[u8]) {
+        self.bytes[block * BLOCK..][..bytes.len()].copy_from_slice(bytes);
+    }
+
     fn check_powered(&self) -> io::Result<()> {
         if self.powerless { Err(Errno::IO.into()) } else { Ok(()) }
     }
@@ -121,13 +177,16 @@ impl State {
         if bytes.is_empty() {
             return;
         }
-        for block in offset / BLOCK..=(offset + bytes.len() - 1) / BLOCK {
-            let start = block * BLOCK;
-            let end = (start + BLOCK).min(self.bytes.len());
-            let held = &self.bytes[start..end];
+        let blocks = offset / BLOCK..=(offset + bytes.len() - 1) / BLOCK;
+        let range = |block: usize, size: usize| block * BLOCK..((block + 1) * BLOCK).min(size);
+        for block in blocks.clone() {
+            let held = &self.bytes[range(block, self.bytes.len())];
             self.durable.entry(block).or_insert_with(|| held.into());
         }
         self.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
+        let written = blocks.map(|block| (block, self.bytes[range(block, self.bytes.len())].into()));
+        let written = written.collect();
+        self.unsynced.push(written);
         self.writes += 1;
         self.bytes_written += bytes.len() as u64;
     }
@@ -182,7 +241,16 @@ impl Medium for Faulty {
         if state.faults.read_only {
             return Err(Errno::ROFS.into());
         }
+        match &mut state.faults.power_for_syncs {
+            Some(0) => {
+                state.powerless = true;
+                return Err(Errno::IO.into());
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
         state.durable.clear();
+        state.unsynced.clear();
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 mod faulty;
 mod file;
 
-pub use faulty::{Faults, Faulty};
+pub use faulty::{Faults, Faulty, Kept};
 pub use file::{Allocation, File};
 
 use std::{io, sync::Arc};

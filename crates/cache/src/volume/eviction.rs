@@ -6,12 +6,14 @@
 use super::{
     reader::Reading,
     state::{Item, Open, Volume, Writer},
+    writer::Blocked,
 };
 use crate::{
     cursor::{MAIN, PROBATION},
     directory,
     error::Error,
     key::{Key, Part, PartHash},
+    record::record_bytes,
     segment::{Entry, Summary},
 };
 
@@ -26,25 +28,11 @@ struct Candidate {
 impl Volume {
     /// Steps to the next stripe of an area that no reader holds, and leaves room for `bytes` and an
     /// entry in it. The open segment has been written.
-    pub(super) fn advance(&self, writer: &mut Writer, area: usize, bytes: u64) -> Result<(), Error> {
-        if self.is_checkpoint_due(writer) {
-            let made = self.make_checkpoint(writer);
-            if let Err(error) = made {
-                let error = self.failed(error);
-                if writer.open[area].count + 1 > self.count_max(writer, area) {
-                    return Err(error);
-                }
-            }
-        }
+    pub(super) fn advance(&self, writer: &mut Writer, area: usize, bytes: u64) -> Result<(), Blocked> {
+        self.note_distance(writer);
         let mut count = writer.open[area].count + 1;
         loop {
-            if count > self.count_max(writer, area) {
-                if writer.checkpointed[area] == writer.open[area].count {
-                    return Err(Error::Busy);
-                }
-                self.make_checkpoint(writer)?;
-                continue;
-            }
+            self.check_distance(writer, area, count)?;
             let stripe = self.index().log.rings[area].stripe(count);
             let free = {
                 let _index = self.index();
@@ -66,16 +54,10 @@ impl Volume {
         area: usize,
         (count, stripe): (u64, u32),
         bytes: u64,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, Blocked> {
         let candidates = self.candidates(area, stripe);
         let survivors = if area == PROBATION {
-            let promoted = self.promoted(candidates);
-            for item in promoted {
-                self.make_room(writer, MAIN, crate::record::record_bytes(item.body.len()))?;
-                let mut index = self.index();
-                index.statistics.promoted += 1;
-                self.put(writer, &mut index, MAIN, item);
-            }
+            self.promote(writer, candidates)?;
             Vec::new()
         } else {
             self.survivors(candidates, bytes)
@@ -124,14 +106,21 @@ impl Volume {
         candidates
     }
 
-    /// Those of probation that move to the main area; the others are entered into the ghost list.
-    fn promoted(&self, candidates: Vec<Candidate>) -> Vec<Item> {
+    /// Moves those of probation that were hit to the main area, and enters the others into the
+    /// ghost list. Where a checkpoint comes in between, what has moved is no candidate any more.
+    fn promote(&self, writer: &mut Writer, candidates: Vec<Candidate>) -> Result<(), Blocked> {
         let (hit, cold): (Vec<_>, Vec<_>) =
             candidates.into_iter().partition(|candidate| candidate.entry.hits >= self.settings.promoting_hits);
+        let saved: Vec<_> = hit.iter().filter_map(|candidate| self.saved(candidate, 0)).collect();
+        for item in saved {
+            self.make_room(writer, MAIN, record_bytes(item.body.len()))?;
+            let mut index = self.index();
+            index.statistics.promoted += 1;
+            self.put(writer, &mut index, MAIN, item);
+        }
         let mut index = self.index();
         cold.iter().for_each(|candidate| index.ghost.insert(PartHash::of(candidate.key, candidate.part)));
-        drop(index);
-        hit.iter().filter_map(|candidate| self.saved(candidate, 0)).collect()
+        Ok(())
     }
 
     /// Those of the main area that get a second chance: the ones with the most hits first, as far
@@ -167,6 +156,7 @@ impl Volume {
                     stored_s: header.stored_s,
                     body,
                     body_checksum: header.body_checksum,
+                    first_sequence: Some(header.first_sequence),
                     hits,
                 })
             }

@@ -19,6 +19,8 @@ pub struct Fragment {
     pub description: Description,
     /// When it was first stored, in seconds since 1970.
     pub stored_s: u64,
+    /// Whether a soft purge came after the caller appended it.
+    pub is_stale: bool,
     /// Its bytes.
     pub body: Body,
 }
@@ -112,6 +114,7 @@ impl Volume {
         });
         index.statistics.hits += 1;
         index.statistics.hit_bytes += u64::from(header.body_bytes);
+        let is_stale = index.purges.makes_stale(&header);
         drop(index);
         let body = match (body, self.medium.file()) {
             (Some(body), _) if in_memory => Body::Memory(body),
@@ -121,7 +124,7 @@ impl Volume {
             }
             (body, None) => Body::Memory(body.expect("without a file, whole records are read")),
         };
-        Ok(Some(Fragment { description: header.description, stored_s: header.stored_s, body }))
+        Ok(Some(Fragment { description: header.description, stored_s: header.stored_s, is_stale, body }))
     }
 
     /// Reads the record of an entry, and verifies of it what was read. `place` is where the record
@@ -173,7 +176,8 @@ impl Index {
         self.statistics.hits += 1;
         self.statistics.hit_bytes += u64::from(header.body_bytes);
         let body = Body::Memory(Arc::clone(&pending.body));
-        Some(Fragment { description: header.description, stored_s: header.stored_s, body })
+        let is_stale = self.purges.makes_stale(header);
+        Some(Fragment { description: header.description, stored_s: header.stored_s, is_stale, body })
     }
 }
 

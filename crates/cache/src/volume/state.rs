@@ -1,9 +1,11 @@
 //! The state of a volume, in memory: its tables under the lock of the index, its open segments
 //! under that of the writer. What is done with it is in the modules beside this one.
 //!
-//! The writer's lock is held over writes, the index' over look-ups in memory only. The writer's is
-//! taken first. A look-up never waits for a write.
+//! The writer's lock is held over writes, the index' over look-ups in memory only. A look-up never
+//! waits for a write. A checkpoint has a lock of its own, and takes the others for moments. Their
+//! order: that of checkpoints, the writer's, the index'.
 
+use super::turns::Turns;
 use crate::{
     bytes::UNIT_BYTES,
     cursor::{Log, MAIN},
@@ -16,7 +18,7 @@ use crate::{
     medium::Medium,
     purges::Purges,
     record::{Description, Header},
-    segment,
+    segment::{self, Durable},
     statistics::Statistics,
 };
 use std::{
@@ -74,6 +76,7 @@ pub struct Volume {
     pub(super) failures: AtomicU64,
     pub(super) index: Mutex<Index>,
     pub(super) writer: Mutex<Writer>,
+    pub(crate) turns: Turns,
 }
 
 /// Everything that a look-up needs.
@@ -99,9 +102,13 @@ pub(super) struct Pending {
 pub(super) struct Writer {
     pub(super) open: [Open; 2],
     pub(super) sequence: u64,
-    /// Purges in the life of the volume. Summaries have the number, so that a start notices if one
-    /// is missing.
+    /// Durable purges in the life of the volume. Summaries have the number, so that a start notices
+    /// if one is missing.
     pub(super) purges: u64,
+    /// Records written in the life of the volume.
+    pub(super) records: u64,
+    /// What is known to be durable.
+    pub(super) durable: Durable,
     pub(super) epoch: u32,
     /// The counts of both open stripes at the last checkpoint.
     pub(super) checkpointed: [u64; 2],
@@ -133,6 +140,8 @@ pub(super) struct Item {
     pub(super) stored_s: u64,
     pub(super) body: Arc<[u8]>,
     pub(super) body_checksum: u64,
+    /// For a fragment that the store moves, the number with which the caller appended it.
+    pub(super) first_sequence: Option<u64>,
     pub(super) hits: u8,
 }
 
@@ -224,7 +233,7 @@ impl Volume {
         let directory_bytes = index.directory.bytes();
         let ring = index.log.rings[MAIN];
         let next = index.stripe_times[ring.stripe(ring.head + 1) as usize];
-        let tables = u64::from(self.geometry.purge_slots) * 16 + u64::from(self.geometry.stripes()) * 8;
+        let tables = Purges::bytes(self.geometry.purge_slots) + u64::from(self.geometry.stripes()) * 8;
         Statistics {
             failures: self.failures.load(Ordering::Relaxed),
             lost_volumes: u64::from(self.is_lost()),

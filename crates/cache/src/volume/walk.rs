@@ -1,5 +1,6 @@
-//! Walks over everything that is stored, in the order of the medium: for `verify` and `ls`. A walk
-//! takes the directory's memory a second time while it goes on.
+//! Walks over everything that is stored, in the order of the medium: to verify it, and to list it,
+//! whole or by the names in heads. A walk takes the directory's memory a second time while it goes
+//! on.
 
 use super::{
     reader::Reading,
@@ -7,6 +8,7 @@ use super::{
 };
 use crate::{
     directory::Entry,
+    head::Head,
     key::{Key, Part, PartHash},
     record::{Description, Header},
 };
@@ -53,20 +55,48 @@ pub struct Stored {
     pub stored_s: u64,
     /// The length of the fragment.
     pub bytes: u32,
+    /// Look-ups that found it lately, from 0 to 3: it loses one with each second chance.
+    pub hits: u8,
+    /// Whether a soft purge came after the caller appended it.
+    pub is_stale: bool,
+}
+
+/// The head of a stored object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredHead<'a> {
+    /// The object's name; `None` if the content is not that of a [`Head`].
+    pub name: Option<&'a str>,
+    /// The head as a part.
+    pub stored: Stored,
+}
+
+/// How much of records a walk reads, and of what it tells.
+enum Visitor<'a> {
+    /// All bodies.
+    Whole,
+    /// Of each record the header.
+    Each(&'a mut dyn FnMut(Stored)),
+    /// Of each record the header, and heads whole.
+    Heads(&'a mut dyn FnMut(StoredHead<'_>)),
 }
 
 impl Volume {
     /// Reads every fragment and verifies its checksums. Damaged ones are taken out.
     pub fn verify(&self) -> Verification {
-        self.walk(true, &mut |_| {})
+        self.walk(&mut Visitor::Whole)
     }
 
     /// Tells of every stored fragment. Heads of records are read and verified, bodies are not.
     pub fn list(&self, each: &mut dyn FnMut(Stored)) -> Verification {
-        self.walk(false, each)
+        self.walk(&mut Visitor::Each(each))
     }
 
-    fn walk(&self, whole: bool, each: &mut dyn FnMut(Stored)) -> Verification {
+    /// Tells of the head of every stored object, with its name.
+    pub fn list_heads(&self, each: &mut dyn FnMut(StoredHead<'_>)) -> Verification {
+        self.walk(&mut Visitor::Heads(each))
+    }
+
+    fn walk(&self, visitor: &mut Visitor<'_>) -> Verification {
         let mut entries: Vec<Entry> = {
             let index = self.index();
             index.directory.entries().filter(|entry| index.log.age(*entry).is_some()).collect()
@@ -74,12 +104,12 @@ impl Volume {
         entries.sort_unstable_by_key(|entry| entry.offset_units);
         let mut outcome = Verification::default();
         for entry in entries {
-            self.visit(entry, whole, each, &mut outcome);
+            self.visit(entry, visitor, &mut outcome);
         }
         outcome
     }
 
-    fn visit(&self, entry: Entry, whole: bool, each: &mut dyn FnMut(Stored), outcome: &mut Verification) {
+    fn visit(&self, entry: Entry, visitor: &mut Visitor<'_>, outcome: &mut Verification) {
         let (place, _lease) = {
             let index = self.index();
             // The cursor may have come by since the walk began.
@@ -87,21 +117,25 @@ impl Volume {
                 return;
             }
             if let Some(pending) = index.pending.get(&entry.offset_units) {
-                let header = pending.header;
-                index.note(&header, each, outcome);
+                index.note(entry, &pending.header, &pending.body, visitor, outcome);
                 return;
             }
             (index.log.place_of(entry), self.leases.lease(index.log.stripe_of(entry)))
         };
-        let reading = self.read_record(entry, place, whole);
+        let mut reading = self.read_record(entry, place, matches!(visitor, Visitor::Whole));
+        if let (Ok(Reading::Head(header)), Visitor::Heads(_)) = (&reading, &*visitor)
+            && header.part == Part::HEAD
+        {
+            reading = self.read_record(entry, place, true);
+        }
         let mut index = self.index();
         match reading {
-            Ok(Reading::Whole(header, _)) => {
+            Ok(Reading::Whole(header, body)) => {
                 let hash = PartHash::of(header.key, header.part);
                 index.directory.update(hash, entry, |entry| entry.verified = true);
-                index.note(&header, each, outcome);
+                index.note(entry, &header, &body, visitor, outcome);
             }
-            Ok(Reading::Head(header)) => index.note(&header, each, outcome),
+            Ok(Reading::Head(header)) => index.note(entry, &header, &[], visitor, outcome),
             Ok(Reading::Damaged) => {
                 outcome.damaged += 1;
                 index.statistics.damaged += 1;
@@ -121,7 +155,7 @@ impl Volume {
 }
 
 impl Index {
-    fn note(&self, header: &Header, each: &mut dyn FnMut(Stored), outcome: &mut Verification) {
+    fn note(&self, entry: Entry, header: &Header, body: &[u8], visitor: &mut Visitor<'_>, outcome: &mut Verification) {
         if self.purges.covers(header) {
             outcome.purged += 1;
             return;
@@ -129,6 +163,15 @@ impl Index {
         outcome.fragments += 1;
         outcome.bytes += u64::from(header.body_bytes);
         let Header { key, part, description, stored_s, body_bytes, .. } = *header;
-        each(Stored { key, part, description, stored_s, bytes: body_bytes });
+        let is_stale = self.purges.makes_stale(header);
+        let stored = Stored { key, part, description, stored_s, bytes: body_bytes, hits: entry.hits, is_stale };
+        match visitor {
+            Visitor::Whole => {}
+            Visitor::Each(each) => each(stored),
+            Visitor::Heads(each) if part == Part::HEAD => {
+                each(StoredHead { name: Head::decode(body).map(|head| head.name), stored });
+            }
+            Visitor::Heads(_) => {}
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Appending: records gather in an open segment of their area, and leave in one write when the
 //! stripe or the summary is full. Purges are entries of summaries and are durable before they
-//! return. The step of a cursor to its next stripe is in `eviction`.
+//! return. The step of a cursor to its next stripe is in `eviction`. A segment is written under the
+//! writer's lock; syncs of purges alone are, too.
 
 use super::state::{Index, Item, Open, Pending, Volume, Writer};
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
     error::Error,
     key::{Key, Part, PartHash},
     record::{Description, HEADER_BYTES, Header, record_bytes},
-    segment::{Entry, Summary},
+    segment::{Durable, Entry, Summary},
 };
 use std::{io, sync::Arc};
 
@@ -21,6 +22,23 @@ pub enum Purge {
     Key(Key),
     /// Everything that was appended with this group.
     Group(u32),
+    /// All parts of an object become stale, and are still found.
+    SoftKey(Key),
+    /// Everything that was appended with this group becomes stale, and is still found.
+    SoftGroup(u32),
+}
+
+/// How an attempt to append ends that did not succeed.
+pub(super) enum Blocked {
+    Failed(Error),
+    /// A cursor may not go further before the checkpoint with this number.
+    Checkpoint(u64),
+}
+
+impl From<Error> for Blocked {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
 }
 
 impl Volume {
@@ -32,24 +50,40 @@ impl Volume {
         if body.len() > most {
             return Err(Error::FragmentTooLong { bytes: body.len(), most });
         }
-        let item = Item {
+        let mut item = Some(Item {
             key,
             part,
             description,
             stored_s: (self.settings.clock)(),
             body: body.into(),
             body_checksum: checksum(self.geometry.id, body),
+            first_sequence: None,
             hits: 0,
-        };
-        let mut writer = self.writer();
-        let area = self.admission(PartHash::of(key, part));
+        });
+        let mut area = None;
         let bytes = record_bytes(body.len());
-        self.make_room(&mut writer, area, bytes).map_err(|error| self.failed(error))?;
-        let mut index = self.index();
-        index.statistics.appended += 1;
-        index.statistics.appended_bytes += body.len() as u64;
-        self.put(&mut writer, &mut index, area, item);
-        Ok(())
+        self.attempt(|writer| {
+            let area = *area.get_or_insert_with(|| self.admission(PartHash::of(key, part)));
+            self.make_room(writer, area, bytes)?;
+            let mut index = self.index();
+            index.statistics.appended += 1;
+            index.statistics.appended_bytes += body.len() as u64;
+            self.put(writer, &mut index, area, item.take().expect("only the last attempt comes here"));
+            Ok(())
+        })
+    }
+
+    /// Appends under the writer's lock; again, without it in between, after a checkpoint that a
+    /// cursor needs.
+    fn attempt(&self, mut append: impl FnMut(&mut Writer) -> Result<(), Blocked>) -> Result<(), Error> {
+        loop {
+            let ended = append(&mut self.writer());
+            match ended {
+                Ok(()) => return Ok(()),
+                Err(Blocked::Failed(error)) => return Err(self.failed(error)),
+                Err(Blocked::Checkpoint(number)) => self.checkpoint_numbered(number)?,
+            }
+        }
     }
 
     /// The area for a new fragment: main, if its forerunner is there or left probation lately, and
@@ -71,31 +105,38 @@ impl Volume {
         PROBATION
     }
 
-    /// Purges objects and groups: nothing of them that was appended before is found from now on,
-    /// also after a crash once this has returned `Ok`.
+    /// Purges objects and groups: of what was appended before, nothing is found from now on, or all
+    /// of it is stale by a soft purge; also after a crash once this has returned `Ok`.
     pub fn purge(&self, purges: &[Purge]) -> Result<(), Error> {
-        let mut writer = self.writer();
-        let mut entries = Vec::with_capacity(purges.len());
-        {
-            let mut index = self.index();
-            for purge in purges {
-                writer.sequence += 1;
-                writer.purges += 1;
-                let sequence = writer.sequence;
-                entries.push(match *purge {
-                    Purge::Key(key) => Entry::PurgeKey { key, sequence },
-                    Purge::Group(group) => Entry::PurgeGroup { group, sequence },
-                });
-                index.apply_purge(entries[entries.len() - 1]);
-                index.statistics.purges += 1;
+        // What has gathered is written here, so that the sync under the writer's lock is short. An
+        // error comes again there.
+        let _ = self.medium.sync();
+        let mut failed = None;
+        // As many at once as a summary has entries: more might never fit between two checkpoints.
+        for purges in purges.chunks(Summary::capacity(self.geometry.summary_bytes)) {
+            if let Err(error) = self.purge_some(purges) {
+                failed = failed.or(Some(error));
             }
         }
-        self.write_purges(&mut writer, &entries).map_err(|error| Error::PurgeNotDurable(Box::new(self.failed(error))))
+        failed.map_or(Ok(()), |error| Err(Error::PurgeNotDurable(Box::new(error))))
+    }
+
+    fn purge_some(&self, purges: &[Purge]) -> Result<(), Error> {
+        self.index().statistics.purges += purges.len() as u64;
+        self.attempt(|writer| {
+            // Again for each attempt: a checkpoint in between knows of sequence numbers before it.
+            let entries: Vec<_> = purges.iter().map(|purge| purge.entry(writer)).collect();
+            let mut index = self.index();
+            entries.iter().for_each(|entry| index.purges.apply(*entry));
+            drop(index);
+            self.write_purges(writer, &entries)
+        })
     }
 
     /// Writes purges twice, in segments of their own blocks, so that damage to one of them does not
-    /// undo a purge.
-    fn write_purges(&self, writer: &mut Writer, entries: &[Entry]) -> Result<(), Error> {
+    /// undo a purge. They are counted when they are durable: a crash before must not make it seem
+    /// that some are missing.
+    fn write_purges(&self, writer: &mut Writer, entries: &[Entry]) -> Result<(), Blocked> {
         self.check_writable()?;
         for _ in 0..2 {
             for entry in entries {
@@ -104,25 +145,32 @@ impl Volume {
             }
             self.flush(writer, MAIN)?;
         }
-        self.medium.sync().map_err(Error::writing)
+        self.medium.sync().map_err(Error::writing)?;
+        writer.purges += entries.len() as u64;
+        Ok(())
     }
 
     /// Makes everything durable that was appended so far.
     pub fn flush_all(&self) -> Result<(), Error> {
         self.check_writable()?;
-        let mut writer = self.writer();
-        self.flush_both(&mut writer).map_err(|error| self.failed(error))
+        let durable = {
+            let mut writer = self.writer();
+            self.write_open(&mut writer).map_err(|error| self.failed(error))?;
+            Durable { sequence: writer.sequence, records: writer.records }
+        };
+        // Appending goes on meanwhile.
+        self.medium.sync().map_err(|error| self.failed(Error::writing(error)))?;
+        self.writer().note_durable(durable);
+        Ok(())
     }
 
-    pub(super) fn flush_both(&self, writer: &mut Writer) -> Result<(), Error> {
-        for area in [PROBATION, MAIN] {
-            self.flush(writer, area)?;
-        }
-        self.medium.sync().map_err(Error::writing)
+    /// Writes the open segments of both areas.
+    pub(super) fn write_open(&self, writer: &mut Writer) -> Result<(), Error> {
+        [PROBATION, MAIN].into_iter().try_for_each(|area| self.flush(writer, area))
     }
 
     /// Makes room in the open segment of an area for a record of `bytes`.
-    pub(super) fn make_room(&self, writer: &mut Writer, area: usize, bytes: u64) -> Result<(), Error> {
+    pub(super) fn make_room(&self, writer: &mut Writer, area: usize, bytes: u64) -> Result<(), Blocked> {
         let stripe_bytes = self.geometry.stripe_bytes;
         let entries_max = Summary::capacity(self.geometry.summary_bytes);
         if writer.open[area].has_room(bytes, stripe_bytes, entries_max) {
@@ -141,11 +189,13 @@ impl Volume {
         writer.sequence += 1;
         let sequence = writer.sequence;
         let open = &mut writer.open[area];
-        let Item { key, part, description, stored_s, body, body_checksum, hits } = item;
+        let Item { key, part, description, stored_s, body, body_checksum, first_sequence, hits } = item;
         let bytes = record_bytes(body.len());
         let place = index.log.place(area, open.count, open.end);
         let body_bytes = body.len() as u32;
-        let header = Header { key, part, description, place, sequence, stored_s, body_bytes, body_checksum };
+        let first_sequence = first_sequence.unwrap_or(sequence);
+        let header =
+            Header { key, part, description, place, sequence, stored_s, body_bytes, body_checksum, first_sequence };
         open.entries.push(Entry::Record { key, part, sequence, offset: open.end, bytes: bytes as u32 });
         let pending = Arc::new(Pending { header, body });
         open.records.push(Arc::clone(&pending));
@@ -192,6 +242,7 @@ impl Volume {
         index.stripe_times[stripe as usize] = now as u32;
         index.statistics.stripe_bytes_written += u64::from(end - start);
         drop(index);
+        writer.records += open.records.len() as u64;
         *open = Open::at(count, end, summary_bytes);
         Ok(())
     }
@@ -204,7 +255,8 @@ impl Volume {
         };
         let open = &mut writer.open[area];
         let entries = std::mem::take(&mut open.entries);
-        let summary = Summary { place, epoch: writer.epoch, bytes, written_s: now, purges: writer.purges, entries };
+        let Writer { epoch, purges, durable, .. } = *writer;
+        let summary = Summary { place, epoch, bytes, written_s: now, purges, durable, entries };
         writer.buffer.clear();
         writer.buffer.resize(bytes as usize, 0);
         summary.encode(&mut writer.buffer[..self.geometry.summary_bytes as usize], self.geometry.id);
@@ -233,12 +285,26 @@ impl Index {
             }
         }
     }
+}
 
-    pub(super) fn apply_purge(&mut self, entry: Entry) {
-        match entry {
-            Entry::PurgeKey { key, sequence } => self.purges.purge_key(key, sequence),
-            Entry::PurgeGroup { group, sequence } => self.purges.purge_group(group, sequence),
-            Entry::Record { .. } => {}
+impl Writer {
+    pub(super) fn note_durable(&mut self, durable: Durable) {
+        if durable.sequence > self.durable.sequence {
+            self.durable = durable;
+        }
+    }
+}
+
+impl Purge {
+    /// Its entry in a summary, with the next sequence number.
+    fn entry(self, writer: &mut Writer) -> Entry {
+        writer.sequence += 1;
+        let sequence = writer.sequence;
+        match self {
+            Self::Key(key) => Entry::PurgeKey { key, sequence },
+            Self::Group(group) => Entry::PurgeGroup { group, sequence },
+            Self::SoftKey(key) => Entry::SoftPurgeKey { key, sequence },
+            Self::SoftGroup(group) => Entry::SoftPurgeGroup { group, sequence },
         }
     }
 }

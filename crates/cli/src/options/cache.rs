@@ -11,7 +11,10 @@ Examples:
   thalweg cache create /var/cache/thalweg/a --size 10GiB
   thalweg cache stat /var/cache/thalweg/a
   thalweg cache verify /var/cache/thalweg/a
-  thalweg cache purge /var/cache/thalweg/a --key 5f3c0de1a99b4c27a1f00c9fd80b12ee
+  thalweg cache ls /var/cache/thalweg/a --prefix /debian/dists/
+  thalweg cache purge /var/cache/thalweg/a --url https://mirror.example/debian/pool/x.deb
+  thalweg cache purge /var/cache/thalweg/a --prefix mirror.example/debian/dists/ --soft
+  thalweg cache export /var/cache/thalweg/a --hot 1000
 
 docs/cache.md has the format of a volume, how large it should be, and what happens at each fault.";
 
@@ -32,11 +35,13 @@ pub enum CacheCommand {
     /// Show the state of volumes.
     Stat(CacheVolumes),
     /// List the objects that are stored.
-    Ls(CacheVolumes),
+    Ls(CacheLsOptions),
     /// Read everything and verify it; exit code 1 if something is damaged.
     Verify(CacheVolumes),
     /// Purge objects and groups, from all volumes of a cache.
     Purge(CachePurgeOptions),
+    /// List the names of what is asked for most.
+    Export(CacheExportOptions),
 }
 
 /// Options of `thalweg cache create`.
@@ -75,6 +80,29 @@ pub struct CacheVolumes {
     pub json: bool,
 }
 
+/// Options of `thalweg cache ls`.
+#[derive(Debug, Args)]
+pub struct CacheLsOptions {
+    /// The volumes.
+    #[command(flatten)]
+    pub volumes: CacheVolumes,
+    /// List objects alone whose host and path begin with this, or whose path does if it begins with
+    /// a slash
+    #[arg(long, value_name = "PREFIX")]
+    pub prefix: Option<String>,
+}
+
+/// Options of `thalweg cache export`.
+#[derive(Debug, Args)]
+pub struct CacheExportOptions {
+    /// The volumes.
+    #[command(flatten)]
+    pub volumes: CacheVolumes,
+    /// Number of objects, those with the most hits first
+    #[arg(long, value_name = "N")]
+    pub hot: usize,
+}
+
 /// Options of `thalweg cache purge`.
 #[derive(Debug, Args)]
 pub struct CachePurgeOptions {
@@ -82,11 +110,21 @@ pub struct CachePurgeOptions {
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
     /// Key of an object, as `thalweg cache ls` shows it; repeatable
-    #[arg(long, value_name = "KEY", required_unless_present = "group")]
+    #[arg(long, value_name = "KEY", required_unless_present_any = ["group", "url", "prefix"])]
     pub key: Vec<Key>,
+    /// URL of an object, in all its variants; without a host, the path on all hosts; repeatable
+    #[arg(long, value_name = "URL")]
+    pub url: Vec<String>,
+    /// Purge all objects whose host and path begin with this, or whose path does if it begins with a
+    /// slash; repeatable
+    #[arg(long, value_name = "PREFIX")]
+    pub prefix: Vec<String>,
     /// Number of a group; repeatable
     #[arg(long, value_name = "N")]
     pub group: Vec<u32>,
+    /// Keep what is purged as stale: it is revalidated before it is served again
+    #[arg(long)]
+    pub soft: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -31,7 +31,9 @@ mod values;
 mod yardstick;
 
 pub use addresses::parse_listen;
-pub use cache::{CacheCommand, CacheCreateOptions, CacheOptions, CachePurgeOptions, CacheVolumes};
+pub use cache::{
+    CacheCommand, CacheCreateOptions, CacheExportOptions, CacheLsOptions, CacheOptions, CachePurgeOptions, CacheVolumes,
+};
 pub use client_tls::ClientTlsOptions;
 pub use colour::ColorOption;
 pub use compare::{CompareOptions, RoundsOption};

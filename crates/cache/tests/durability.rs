@@ -1,0 +1,400 @@
+//! The order of writes and syncs: crashes at each write and sync of a checkpoint, of a purge and of
+//! an opening, with the worst that a disk may keep; damage to each block of the log; appends beside
+//! checkpoints.
+#![forbid(unsafe_code)]
+
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use support::{bytes_of, key, open, settings, volume_on};
+use thalweg_cache::{
+    Cache, Description, Maintenance, Part, Purge, Volume,
+    medium::{Faults, Faulty, Kept, Medium},
+};
+
+const SIZE: u64 = 3 << 20;
+const KEPT: [Kept; 5] = [Kept::ByChance, Kept::LastAlone, Kept::AllButFirst, Kept::Nothing, Kept::Everything];
+
+const FIRST: fn() -> Part = || Part::fragment(0);
+
+fn append(volume: &Volume, object: u64, version: u64) {
+    let description = Description { version, groups: [1 + object as u32 % 3, 0, 0, 0], ..Description::default() };
+    let body = vec![version as u8; 3_000 + 100 * object as usize];
+    volume.append(key(object), FIRST(), description, &body).expect("the medium works");
+}
+
+/// The version that is found, whose bytes are right.
+fn version(volume: &Volume, object: u64) -> Option<u64> {
+    let fragment = volume.lookup(key(object), FIRST()).expect("the medium works")?;
+    let version = fragment.description.version;
+    assert!(bytes_of(&fragment).iter().all(|byte| *byte == version as u8), "wrong bytes");
+    Some(version)
+}
+
+fn versions(volume: &Volume, objects: std::ops::Range<u64>) -> Vec<Option<u64>> {
+    objects.map(|object| version(volume, object)).collect()
+}
+
+/// The faults with which the power fails at each sync and within each write of an operation, which
+/// has been carried out once to count them.
+fn power_cuts(bytes: u64, syncs: u64) -> Vec<Faults> {
+    let at_syncs = (0..syncs).map(|sync| Faults { power_for_syncs: Some(sync), ..Faults::default() });
+    let in_writes = (0..bytes).step_by(4096).map(|left| Faults { power_for_bytes: Some(left), ..Faults::default() });
+    at_syncs.chain(in_writes).collect()
+}
+
+/// A volume with a checkpoint, and more behind it that is not durable.
+fn before_a_checkpoint(seed: u64) -> (Arc<Faulty>, Volume) {
+    let medium = Arc::new(Faulty::new(SIZE, seed));
+    let volume = volume_on(&medium);
+    (0..10).for_each(|object| append(&volume, object, 1));
+    volume.checkpoint().expect("the medium works");
+    (5..15).for_each(|object| append(&volume, object, 2));
+    (medium, volume)
+}
+
+#[test]
+fn a_checkpoint_is_valid_when_all_that_it_vouches_for_is_durable() {
+    let (medium, volume) = before_a_checkpoint(1);
+    let before = medium.work().3;
+    volume.checkpoint().expect("the medium works");
+    let cuts = power_cuts(medium.work().3 - before, 2);
+    let mut outcomes = BTreeMap::new();
+    for (seed, cut) in cuts.iter().enumerate() {
+        for kept in KEPT {
+            let (medium, volume) = before_a_checkpoint(seed as u64);
+            medium.set_faults(*cut);
+            volume.checkpoint().expect_err("the power fails");
+            drop(volume);
+            medium.crash_keeping(kept);
+            let volume = open(&medium);
+            let statistics = volume.statistics();
+            let context = format!("{cut:?} {kept:?}: {statistics:?}");
+            assert_eq!((statistics.damaged_checkpoints, statistics.emptied), (0, 0), "{context}");
+            let found = versions(&volume, 0..15);
+            assert!(found[..5].iter().all(|version| *version == Some(1)), "{context}: {found:?}");
+            // A newer version may be torn: its fragment is lost.
+            assert!(found[5..10].iter().flatten().all(|version| *version >= 1), "{context}");
+            if statistics.replayed == 0 && found[10..].iter().any(Option::is_some) {
+                // The newer checkpoint is in force.
+                assert!(found[5..].iter().all(|version| *version == Some(2)), "{context}: {found:?}");
+                assert_eq!(volume.statistics().unwritten + volume.statistics().damaged, 0, "{context}");
+            }
+            *outcomes.entry(found[10..].iter().flatten().count()).or_insert(0) += 1;
+        }
+    }
+    assert!(outcomes.len() >= 2, "with and without what was not durable: {outcomes:?}");
+}
+
+#[test]
+fn a_checkpoint_that_was_made_is_durable() {
+    for kept in KEPT {
+        let (medium, volume) = before_a_checkpoint(1);
+        volume.checkpoint().expect("the medium works");
+        drop(volume);
+        medium.crash_keeping(kept);
+        let volume = open(&medium);
+        assert_eq!(volume.statistics().replayed, 0, "{kept:?}: an older checkpoint was taken");
+        let found = versions(&volume, 0..15);
+        assert!(found.iter().all(Option::is_some), "{kept:?}: {found:?}");
+    }
+}
+
+#[test]
+fn what_was_flushed_is_durable() {
+    for kept in KEPT {
+        let (medium, volume) = before_a_checkpoint(1);
+        volume.flush_all().expect("the medium works");
+        drop(volume);
+        medium.crash_keeping(kept);
+        let found = versions(&open(&medium), 5..15);
+        assert!(found.iter().all(|version| *version == Some(2)), "{kept:?}: {found:?}");
+    }
+}
+
+#[test]
+fn a_run_is_numbered_durably_before_it_writes() {
+    for kept in KEPT {
+        let medium = Arc::new(Faulty::new(SIZE, 1));
+        drop(volume_on(&medium));
+        let volume = open(&medium);
+        // Whole stripes are written, and nothing is synced.
+        (1..60).for_each(|version| append(&volume, 1, version));
+        drop(volume);
+        medium.crash_keeping(kept);
+        let volume = open(&medium);
+        append(&volume, 1, 100);
+        volume.flush_all().expect("the medium works");
+        drop(volume);
+        medium.crash();
+        assert_eq!(version(&open(&medium), 1), Some(100), "{kept:?}");
+    }
+}
+
+#[test]
+fn a_purge_of_many_is_cut_off_anywhere_and_nothing_else_is_lost() {
+    // More than a summary has entries.
+    let purges: Vec<_> = (100..400).map(|object| Purge::Key(key(object))).collect();
+    let prepared = |seed| {
+        let (medium, volume) = before_a_checkpoint(seed);
+        append(&volume, 150, 1);
+        volume.flush_all().expect("the medium works");
+        (medium, volume)
+    };
+    let (medium, volume) = prepared(1);
+    let before = medium.work().3;
+    volume.purge(&purges).expect("the medium works");
+    let mut cuts = power_cuts(medium.work().3 - before, 2);
+    cuts.push(Faults::default());
+    for (seed, cut) in cuts.iter().enumerate() {
+        for kept in KEPT {
+            let (medium, volume) = prepared(seed as u64);
+            medium.set_faults(*cut);
+            let is_purged = volume.purge(&purges).is_ok();
+            drop(volume);
+            medium.crash_keeping(kept);
+            let volume = open(&medium);
+            assert_eq!(volume.statistics().emptied, 0, "{cut:?} {kept:?}");
+            assert!(!is_purged || version(&volume, 150).is_none(), "{cut:?} {kept:?}: purged and found");
+            let left = versions(&volume, 0..15).iter().flatten().count();
+            assert!(left >= 8, "{cut:?} {kept:?}: {left} of 15, and a few share a slot with a purge");
+        }
+    }
+}
+
+/// The bytes of a medium.
+fn image(medium: &Faulty) -> Vec<u8> {
+    let mut bytes = vec![0; medium.size() as usize];
+    medium.read_at(&mut bytes, 0).expect("the medium works");
+    bytes
+}
+
+/// A volume whose newest versions of 20 objects lie behind the checkpoint that has older ones.
+fn updated() -> Vec<u8> {
+    let medium = Arc::new(Faulty::new(SIZE, 1));
+    let volume = volume_on(&medium);
+    (0..20).for_each(|object| append(&volume, object, 1));
+    volume.checkpoint().expect("the medium works");
+    for object in 0..20 {
+        append(&volume, object, 2);
+        if object % 4 == 3 {
+            volume.flush_all().expect("the medium works");
+        }
+    }
+    // A later segment tells that those before it were durable.
+    append(&volume, 20, 2);
+    volume.flush_all().expect("the medium works");
+    drop(volume);
+    image(&medium)
+}
+
+/// Blocks in which something is written, of stripes alone.
+fn written_blocks(image: &[u8]) -> Vec<usize> {
+    let stripes = SIZE as usize % (64 << 10) + (64 << 10)..SIZE as usize - 4096;
+    let first = stripes.start / 4096;
+    (first..stripes.end / 4096).filter(|block| image[block * 4096..][..4096].iter().any(|byte| *byte != 0)).collect()
+}
+
+#[test]
+fn a_damaged_block_of_the_log_brings_no_older_version_back() {
+    let image = updated();
+    let (mut damaged_summaries, mut emptied) = (0, 0);
+    for blocks in [1, 2] {
+        for block in written_blocks(&image) {
+            let mut image = image.clone();
+            for at in block * 4096..(block + blocks) * 4096 {
+                image[at] ^= 0x5A;
+            }
+            let Ok(volume) = Volume::open(Arc::new(Faulty::holding(image, 1)), settings()) else { continue };
+            let statistics = volume.statistics();
+            damaged_summaries += statistics.damaged_summaries;
+            emptied += statistics.emptied;
+            let found = versions(&volume, 0..20);
+            let is_last = statistics.emptied == 0 && found.contains(&Some(1));
+            assert!(!is_last, "block {block} and {blocks} in all: {found:?}, {statistics:?}");
+            let whole = found.iter().flatten().count();
+            assert!(blocks == 2 || whole >= 17, "block {block}: {whole} of 20 are found, {statistics:?}");
+        }
+    }
+    assert!(damaged_summaries >= 3, "{damaged_summaries} damaged summaries were met");
+    assert!((1..20).contains(&emptied), "{emptied} volumes began empty, and a few had to");
+}
+
+/// The offsets of all summaries of a volume's stripes.
+fn summaries(image: &[u8]) -> Vec<usize> {
+    let magic = 0x5347_4D54_u32.to_le_bytes();
+    (0..image.len()).step_by(4096).filter(|at| image[at + 8..at + 12] == magic).collect()
+}
+
+#[test]
+fn what_a_crash_hid_from_one_run_is_not_found_by_a_later_one() {
+    let medium = Arc::new(Faulty::new(SIZE, 1));
+    let volume = volume_on(&medium);
+    for version in 1..4 {
+        append(&volume, 1, version);
+        volume.flush_all().expect("the medium works");
+    }
+    drop(volume);
+    let mut image = image(&medium);
+    let [_, second, third] = summaries(&image)[..] else { panic!("there are three segments") };
+    // The second and third of them did not reach the disk before the crash.
+    let put_off = image.split_off(third);
+    image.truncate(second);
+    image.resize(SIZE as usize, 0);
+    let medium = Arc::new(Faulty::holding(image, 1));
+    let volume = open(&medium);
+    assert_eq!(version(&volume, 1), Some(1));
+    append(&volume, 1, 9);
+    volume.checkpoint().expect("the medium works");
+    drop(volume);
+    // The third one lies right behind the cursor now.
+    medium.write_at(&put_off[..8192], third as u64).expect("the medium works");
+    assert_eq!(version(&open(&medium), 1), Some(9));
+}
+
+/// A medium whose syncs wait while a gate is shut.
+struct Gated {
+    medium: Faulty,
+    gate: Mutex<Gate>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Gate {
+    is_shut: bool,
+    waiting: usize,
+}
+
+impl Medium for Gated {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.medium.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.medium.write_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut gate = self.gate.lock().expect("no thread panics over the gate");
+        gate.waiting += 1;
+        self.changed.notify_all();
+        let mut gate = self.changed.wait_while(gate, |gate| gate.is_shut).expect("no thread panics over it");
+        gate.waiting -= 1;
+        drop(gate);
+        self.medium.sync()
+    }
+
+    fn size(&self) -> u64 {
+        self.medium.size()
+    }
+}
+
+impl Gated {
+    fn shut(&self, is_shut: bool) {
+        self.gate.lock().expect("no thread panics over the gate").is_shut = is_shut;
+        self.changed.notify_all();
+    }
+
+    fn await_waiting(&self) {
+        let gate = self.gate.lock().expect("no thread panics over the gate");
+        let _gate = self.changed.wait_while(gate, |gate| gate.waiting == 0).expect("no thread panics over it");
+    }
+}
+
+#[test]
+fn appends_and_look_ups_go_on_while_a_checkpoint_is_made() {
+    // Large enough for both areas to have room without another checkpoint.
+    let medium = Faulty::new(8 * SIZE, 1);
+    Volume::create_with_id(&medium, support::small_shape(), 1).expect("the volume is large enough");
+    let medium = Arc::new(Gated { medium, gate: Mutex::default(), changed: Condvar::new() });
+    let volume = Volume::open(medium.clone(), settings()).expect("the volume was just made");
+    (0..20).for_each(|object| append(&volume, object, 1));
+    std::thread::scope(|scope| {
+        medium.shut(true);
+        let checkpoint = scope.spawn(|| volume.checkpoint());
+        medium.await_waiting();
+        (10..30).for_each(|object| append(&volume, object, 2));
+        assert_eq!(version(&volume, 5), Some(1));
+        assert_eq!(version(&volume, 15), Some(2));
+        medium.shut(false);
+        checkpoint.join().expect("it does not panic").expect("the medium works");
+    });
+    drop(volume);
+    medium.medium.crash_keeping(Kept::Nothing);
+    let volume = Volume::open(medium.clone(), settings()).expect("the volume opens");
+    let found = versions(&volume, 0..30);
+    assert!(found[..10].iter().all(|version| *version == Some(1)), "{found:?}");
+    // What was appended meanwhile and written before the gate opened is durable, too.
+    assert!(found[10..20].iter().all(Option::is_some), "{found:?}");
+}
+
+#[test]
+fn threads_make_the_checkpoints_that_are_due() {
+    let medium = Arc::new(Faulty::new(SIZE, 1));
+    drop(volume_on(&medium));
+    let cache = Cache::over(vec![Ok(medium.clone() as Arc<dyn Medium>)], settings()).expect("the volume opens");
+    let cache = Arc::new(cache);
+    let maintenance = Maintenance::begin(&cache).expect("a thread can be made");
+    let mut object = 0;
+    while cache.statistics().checkpoints < 5 {
+        append(&cache.volumes()[0], object % 40, 1);
+        object += 1;
+    }
+    drop(maintenance);
+    assert!(object < 20_000, "{object} appends for 5 checkpoints");
+    assert_eq!(cache.statistics().failures, 0);
+}
+
+#[test]
+fn a_crash_beside_checkpoints_costs_fragments_alone() {
+    let mut checkpoints = 0;
+    for seed in 0..support::runs(12) {
+        let medium = Arc::new(Faulty::new(SIZE, seed));
+        let mut volume = volume_on(&medium);
+        let mut newest = BTreeMap::new();
+        let mut flushed = BTreeMap::new();
+        for round in 1..6_u64 {
+            let ended = AtomicBool::new(false);
+            medium.set_faults(Faults { power_for_bytes: Some(400_000 + 700_000 * (seed % 5)), ..Faults::default() });
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !ended.load(Ordering::Relaxed) && !volume.is_lost() {
+                        let _ = volume.checkpoint();
+                    }
+                });
+                for count in 0..1500 {
+                    let (object, version) = (count * 7 % 50, round * 10_000 + count);
+                    let body = vec![version as u8; 500 + 50 * object as usize];
+                    let description = Description { version, ..Description::default() };
+                    if volume.append(key(object), FIRST(), description, &body).is_ok() {
+                        newest.insert(object, version);
+                    }
+                    if count % 97 == 0 && volume.flush_all().is_ok() {
+                        flushed.clone_from(&newest);
+                    }
+                }
+                ended.store(true, Ordering::Relaxed);
+            });
+            checkpoints += volume.statistics().checkpoints;
+            drop(volume);
+            medium.crash();
+            volume = open(&medium);
+            let statistics = volume.statistics();
+            assert_eq!((statistics.damaged_checkpoints, statistics.emptied), (0, 0), "{seed}: {statistics:?}");
+            for object in 0..50 {
+                let found = version(&volume, object);
+                let least = flushed.get(&object).copied();
+                assert!(found >= least || found.is_none(), "{seed}: {object}: {found:?}, and {least:?} was durable");
+                found.map(|version| newest.insert(object, version));
+            }
+        }
+    }
+    assert!(checkpoints > 100, "{checkpoints} checkpoints were made beside appends");
+}
