@@ -29,9 +29,10 @@ pub use catalog::check::ConfigFault;
 pub use catalog::error::CatalogError;
 pub use config::{
     AcmeChallenge, AcmeConfig, Bandwidth, CacheConfig, CertificateFiles, DeniedClients, DiskCacheConfig, EtagSource,
-    Forwarding, Level, Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig, MountOrigin, Network, NetworkError,
-    NetworkLists, OriginConfig, OriginProtocol, OriginSource, Period, RequestLimit, RequestRate, RequestRateError, Routing, Rule, S3Config, ServerConfig, Settings, SiteConfig,
-    StatusConfig, Symlinks, TlsConfig, UnknownHost, VolumeConfig,
+    Forwarding, Level, Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig, MountOrigin,
+    Network, NetworkError, NetworkLists, OriginConfig, OriginProtocol, OriginSource, Period, RequestLimit, RequestRate,
+    RequestRateError, Routing, Rule, S3Config, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, TlsConfig,
+    UnknownHost, VolumeConfig,
 };
 pub use content::tier::CacheTier;
 pub use http::challenges::ChallengeError;

@@ -64,9 +64,9 @@ impl Forwarded {
         let tag = fields.first("ETag").and_then(EntityTag::parse);
         let content_type = match &policy.content_type {
             Some(content_type) => Cow::Owned(content_type.clone()),
-            None => fields.first("Content-Type").map_or(Cow::Borrowed(""), |value| {
-                Cow::Owned(String::from_utf8_lossy(value).into_owned())
-            }),
+            None => fields
+                .first("Content-Type")
+                .map_or(Cow::Borrowed(""), |value| Cow::Owned(String::from_utf8_lossy(value).into_owned())),
         };
         let described = Described {
             tag: tag.map_or_else(Vec::new, |tag| tag.opaque.to_vec()),

@@ -156,7 +156,10 @@ impl Object {
     /// Bytes of memory held, but for the fixed part.
     pub(crate) fn bytes(&self) -> usize {
         let forwarded = self.as_forwarded().map_or(0, Forwarded::bytes);
-        HEAD_BYTES_USUAL + forwarded + self.rendering.body().len() + self.variants.iter().map(Self::bytes).sum::<usize>()
+        HEAD_BYTES_USUAL
+            + forwarded
+            + self.rendering.body().len()
+            + self.variants.iter().map(Self::bytes).sum::<usize>()
     }
 
     /// Whether it holds an open file.

@@ -95,12 +95,6 @@ impl Inbox {
         mem::take(&mut *self.arrivals())
     }
 
-    /// Whether nothing has come.
-    #[cfg(test)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.arrivals().is_empty()
-    }
-
     fn arrivals(&self) -> MutexGuard<'_, Arrivals> {
         // Nothing that is done under the lock panics half-way.
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)

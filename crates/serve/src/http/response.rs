@@ -300,9 +300,7 @@ impl<'o> Response<'o> {
     pub(crate) fn is_bodiless(&self) -> bool {
         match self {
             Self::Whole(object) => object.length() == 0,
-            Self::Selected(Selected { is_head, part: Part::Whole, object, .. }) => {
-                *is_head || object.length() == 0
-            }
+            Self::Selected(Selected { is_head, part: Part::Whole, object, .. }) => *is_head || object.length() == 0,
             Self::Selected(selected) => selected.is_head,
             Self::NotModified(_) => true,
             Self::Text(text) => text.is_head,

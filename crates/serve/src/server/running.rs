@@ -281,7 +281,10 @@ impl Running {
 
 impl fmt::Debug for Running {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Running").field("addresses", &self.addresses).field("driver", &self.driver).finish_non_exhaustive()
+        f.debug_struct("Running")
+            .field("addresses", &self.addresses)
+            .field("driver", &self.driver)
+            .finish_non_exhaustive()
     }
 }
 

@@ -193,6 +193,15 @@ impl Service {
         }
     }
 
+    /// Serves the sites of a configuration, and has a cache tier answer for the mounts that have
+    /// origins.
+    #[cfg(test)]
+    pub(crate) fn forward(&mut self, tier: Arc<dyn CacheTier>, config: &crate::config::ServerConfig) {
+        let responder = &mut self.shared.responder;
+        responder.origin = LocalOrigin::new(Arc::new(Sites::open(config).unwrap()), &config.cache, None);
+        responder.forwarder = Some(forwarder_of(responder, tier, &self.inbox, &config.cache));
+    }
+
     /// Writes down what is done from now on.
     #[cfg(test)]
     pub(crate) fn set_accounting(&mut self, accounting: Accounting) {

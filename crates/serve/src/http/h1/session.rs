@@ -16,9 +16,9 @@ use thalweg_wire::{BodyFraming, FieldSlots, Progress, RequestEvent, RequestHead,
 use crate::catalog::access::Peer;
 use crate::content::blocking_pool::{BlockingPool, JobKind, Waiter, WaitingPart};
 use crate::content::tier::TierAnswer;
+use crate::http::forwarder::Content;
 use crate::http::h1::batch::Batch;
 use crate::http::h1::head::Persistence;
-use crate::http::forwarder::Content;
 use crate::http::h1::streamed::{Streamed, StreamedBody};
 use crate::http::respond::{Answer, JobResult, Outcomes, RequestContext, Responder};
 use crate::http::response::{LATE_ORIGIN, Recorder, ResponseBytes, Summary};

@@ -114,7 +114,8 @@ impl Responder {
             return Some(self.respond_with_answer(request, (at.site, number), *answer, context, out));
         }
         let second = date_cache.second();
-        let chosen = forwarder.held(request, second).map(|object| reply(object, request, true, (date_cache, boundaries), out));
+        let chosen =
+            forwarder.held(request, second).map(|object| reply(object, request, true, (date_cache, boundaries), out));
         match chosen {
             Some(Ok(Delivered { status, delivery, bytes })) => {
                 forwarder.count_hit(mount, bytes);
@@ -170,8 +171,7 @@ impl Responder {
         let policy = self.origin.namespace().policy(site, folder, file);
         let Self { forwarder: Some(forwarder), date_cache, boundaries, .. } = self else { return Answer::Pending };
         let (second, may_be_held) = (date_cache.second(), object.may_be_held);
-        let mut object =
-            Object::forwarded(object, &policy, second, forwarder.small_bytes_max(), forwarder.inbox());
+        let mut object = Object::forwarded(object, &policy, second, forwarder.small_bytes_max(), forwarder.inbox());
         let chosen = reply(&mut object, request, false, (date_cache, boundaries), out);
         if may_be_held {
             forwarder.hold(object, generation, second);

@@ -51,7 +51,8 @@ impl Service {
         forwarder.report_hits();
         for failure in forwarder.take_failures() {
             if let Some(error_log) = &self.shared.error_log {
-                error_log.say_once_a_minute(Level::Warning, "origin", || format!("an origin did not answer: {failure}"));
+                error_log
+                    .say_once_a_minute(Level::Warning, "origin", || format!("an origin did not answer: {failure}"));
             }
         }
     }
