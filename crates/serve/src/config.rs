@@ -18,7 +18,7 @@ use thalweg_sys::DriverChoice;
 use thalweg_tls::{ClientCertificateMode, Selection};
 
 pub use self::forwarding::{
-    DiskCacheConfig, Forwarding, MountOrigin, OriginConfig, OriginProtocol, OriginSource, S3Config, VolumeConfig,
+    DiskCacheConfig, Forwarding, MountOrigin, OriginConfig, OriginProtocol, S3Config, VolumeConfig,
 };
 pub use self::log::{Level, LogConfig, LogFormat, LogTarget};
 pub use self::networks::{DeniedClients, Network, NetworkError, NetworkLists};

@@ -30,7 +30,7 @@ pub use catalog::error::CatalogError;
 pub use config::{
     AcmeChallenge, AcmeConfig, Bandwidth, CacheConfig, CertificateFiles, DeniedClients, DiskCacheConfig, EtagSource,
     Forwarding, Level, Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig, MountOrigin,
-    Network, NetworkError, NetworkLists, OriginConfig, OriginProtocol, OriginSource, Period, RequestLimit, RequestRate,
+    Network, NetworkError, NetworkLists, OriginConfig, OriginProtocol, Period, RequestLimit, RequestRate,
     RequestRateError, Routing, Rule, S3Config, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, TlsConfig,
     UnknownHost, VolumeConfig,
 };

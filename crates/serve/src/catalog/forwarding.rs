@@ -54,7 +54,7 @@ impl ForwardingMounts {
 }
 
 impl ForwardingMount {
-    fn of(config: &MountConfig, index: usize) -> Self {
+    pub(super) fn of(config: &MountConfig, index: usize) -> Self {
         let mut methods: Vec<Box<str>> = config.forwarding.methods.iter().map(|name| name.as_str().into()).collect();
         let has_others = methods.iter().any(|name| !matches!(&**name, "GET" | "HEAD" | "OPTIONS"));
         let forwards_options = methods.iter().any(|name| &**name == "OPTIONS");

@@ -35,8 +35,12 @@ pub struct VolumeConfig {
 pub struct OriginConfig {
     /// The name by which mounts refer to it.
     pub name: String,
-    /// The place.
-    pub source: OriginSource,
+    /// Another server: a URL of `http` or `https` to a folder.
+    pub url: Option<String>,
+    /// Or a bucket.
+    pub s3: Option<S3Config>,
+    /// Or a folder of this host whose disk is slow.
+    pub tree: Option<PathBuf>,
     /// The version of HTTP.
     pub protocol: OriginProtocol,
     /// The authority that it is asked for, instead of that of its URL.
@@ -50,42 +54,33 @@ pub struct OriginConfig {
     pub head_time: Duration,
     /// How long a response may pause.
     pub idle_time: Duration,
-    /// Most connections at once; 0 is without limit.
+    /// Most connections at once.
     pub connections_max: usize,
     /// Most connections that are kept without a request.
     pub idle_connections_max: usize,
-    /// How often a request that may be repeated is tried.
-    pub tries: u32,
+    /// Most requests at once; further ones wait.
+    pub requests_max: usize,
 }
 
 impl OriginConfig {
-    /// The defaults.
-    pub fn new(name: impl Into<String>, source: OriginSource) -> Self {
+    /// The defaults, without a place.
+    pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
-            source,
+            url: None,
+            s3: None,
+            tree: None,
             protocol: OriginProtocol::Auto,
             host: None,
             ca: None,
-            connect_time: Duration::from_secs(5),
-            head_time: Duration::from_secs(30),
-            idle_time: Duration::from_secs(30),
+            connect_time: Duration::from_secs(10),
+            head_time: Duration::from_secs(60),
+            idle_time: Duration::from_secs(60),
             connections_max: 64,
             idle_connections_max: 16,
-            tries: 2,
+            requests_max: 256,
         }
     }
-}
-
-/// The place of an origin.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum OriginSource {
-    /// Another server: a URL of `http` or `https` to a folder.
-    Url(String),
-    /// A bucket.
-    S3(S3Config),
-    /// A folder of this host whose disk is slow.
-    Tree(PathBuf),
 }
 
 /// A bucket of S3.
@@ -101,7 +96,8 @@ pub struct S3Config {
     pub prefix: String,
     /// Whether the bucket is a part of the host, and not of the path.
     pub virtual_host: bool,
-    /// The file that has the key's identifier and the secret; `None`: requests are not signed.
+    /// The file that has the identifier of the key and its secret, each on a line of its own;
+    /// `None`: requests are not signed.
     pub credentials: Option<PathBuf>,
 }
 
@@ -136,6 +132,13 @@ pub struct Forwarding {
     pub stale_if_error: Duration,
     /// How much of the age of its last modification a response without a lifetime is fresh for.
     pub heuristic_percent: u32,
+}
+
+impl Forwarding {
+    /// What holds for mounts that say nothing.
+    pub fn of(origins: impl IntoIterator<Item = MountOrigin>) -> Self {
+        Self { origins: origins.into_iter().collect(), ..Self::default() }
+    }
 }
 
 impl Default for Forwarding {
