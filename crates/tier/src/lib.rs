@@ -1,23 +1,61 @@
 //! The cache tier of the server: one request in, one answer out, for the whole process.
 //!
-//! The tier has a thread of its own. Loops of the server [ask](Tier::ask) it and are called back;
+//! The tier has threads of its own. Loops of the server [ask](Tier::ask) it and are called back;
 //! nothing in it waits on their threads. It decides by RFC 9111 what a request gets from the store
 //! and what from the origin, fetches each fragment once for any number of readers, which proceed
 //! each at its own pace, validates, invalidates and purges.
 //!
 //! Deliberately not here: the loops, heads and framing of responses to clients, conditions and
-//! ranges of clients (a loop has the same rules for objects of all origins), and configuration
-//! files.
+//! ranges of clients (a loop has the same rules for objects of all origins), connections to origins
+//! and configuration files.
 //!
 //! | module | owns |
 //! | --- | --- |
 //! | `ask`, `answer` | what loops and the tier tell each other |
+//! | `upstream`, `mount` | origins as the tier sees them, and the places that they answer for |
+//! | `origins` | groups of origins as one upstream |
+//! | `tier`, `shared`, `counters` | the threads, and what their tasks share |
+//! | `exchange`, `fetching`, `storing` | one request: what is stored, asked and kept |
+//! | `consistent` | objects that are validated together |
+//! | `entries` | which request asks the origin for an object |
+//! | `head`, `store` | stored responses, and the store that has them |
+//! | `memory` | a store without a disk |
+//! | `purge` | purges by an operator |
+//! | `fragmented`, `fill`, `reader` | objects in fragments: fetching them, and reading behind |
+//! | `excerpt` | ranges that are no whole fragments |
+//! | `relay` | content that goes through |
 #![forbid(unsafe_code)]
 
 mod answer;
 mod ask;
+mod consistent;
+mod counters;
+mod entries;
+mod excerpt;
+mod exchange;
+mod fetching;
+mod fill;
+mod fragmented;
+mod head;
+mod memory;
+mod mount;
+mod origins;
+mod purge;
+mod reader;
+mod relay;
+mod shared;
+mod store;
+mod storing;
 mod tier;
+mod upstream;
 
 pub use answer::{Answer, BodyPiece, Content, Failure, Fragments, Object, Reader, Relay, Response};
 pub use ask::{Answered, Ask, Wake};
-pub use tier::Tier;
+pub use consistent::ConsistentRule;
+pub use counters::Counts;
+pub use memory::memory_cache;
+pub use mount::Mount;
+pub use purge::{Purge, PurgeError, PurgeKind};
+pub use shared::{Clock, Log};
+pub use tier::{Tier, TierConfig};
+pub use upstream::{BoxFuture, Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse};

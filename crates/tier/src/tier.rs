@@ -1,23 +1,157 @@
-//! The tier as loops see it.
+//! The tier as loops and commands see it.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
+use thalweg_cache::{Cache, Statistics};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::answer::{Answer, Failure};
 use crate::ask::{Answered, Ask};
+use crate::consistent::Sets;
+
+use crate::counters::{Counters, Counts};
+use crate::exchange::Exchange;
+use crate::fragmented::Bodies;
+use crate::mount::Mount;
+use crate::purge::{Purge, PurgeError, PurgeKind};
+use crate::shared::{Clock, Log, Shared};
+use crate::store::Store;
+
+/// How often tables are tidied and the store is made durable.
+const UPKEEP_TIME: Duration = Duration::from_secs(5);
+
+/// The settings of a tier.
+pub struct TierConfig {
+    /// The store.
+    pub cache: Arc<Cache>,
+    /// Threads that answer requests; others wait for disks.
+    pub threads: usize,
+    /// This cache's name in Cache-Status (RFC 9211), such as `thalweg`.
+    pub name: Box<str>,
+    /// The time.
+    pub clock: Clock,
+    /// Takes messages for the log.
+    pub log: Log,
+}
 
 /// The tier of a process.
 pub struct Tier {
-    generation: AtomicU64,
+    shared: Arc<Shared>,
+    /// `None` while it is dropped.
+    runtime: Option<Runtime>,
 }
 
 impl Tier {
+    /// Starts the tier's threads.
+    pub fn start(config: TierConfig) -> io::Result<Self> {
+        let TierConfig { cache, threads, name, clock, log } = config;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(threads.max(1))
+            .thread_name("tier")
+            .max_blocking_threads(16)
+            .enable_all()
+            .build()?;
+        let shared = Arc::new(Shared {
+            mounts: RwLock::new(Vec::new()),
+            store: Store::new(cache),
+            entries: Arc::default(),
+            bodies: Bodies::default(),
+            sets: Sets::default(),
+            counters: Counters::default(),
+            generation: AtomicU64::new(0),
+            clock,
+            log,
+            runtime: runtime.handle().clone(),
+            name,
+        });
+        runtime.spawn(upkeep(Arc::clone(&shared)));
+        Ok(Self { shared, runtime: Some(runtime) })
+    }
+
+    /// Adds a mount: its number, by which loops ask for it. Numbers are not used again.
+    pub fn add_mount(&self, mount: Mount) -> usize {
+        let mut mounts = self.shared.mounts.write().unwrap_or_else(PoisonError::into_inner);
+        mounts.push(Arc::new(mount));
+        mounts.len() - 1
+    }
+
+    /// The threads of the tier, for origins that have tasks of their own.
+    pub fn runtime(&self) -> &tokio::runtime::Handle {
+        &self.shared.runtime
+    }
+
     /// Answers a request: `answered` is called from the tier's thread.
     pub fn ask(&self, ask: Ask, answered: Answered) {
-        let _ = (ask, answered);
+        let shared = Arc::clone(&self.shared);
+        self.shared.runtime.spawn(async move {
+            let answer = match shared.mount(ask.mount) {
+                Some(mount) => Exchange::new(shared, mount, ask).answer().await,
+                None => Answer::Failed(Failure {
+                    status: 502,
+                    reason: format!("there is no mount with the number {}", ask.mount).into(),
+                    cache_status: shared.name.clone(),
+                }),
+            };
+            answered(answer);
+        });
+    }
+
+    /// Purges; once this is `Ok`, nothing of it is used any more, also after a crash. The caller
+    /// waits for the disk.
+    pub fn purge(&self, purge: &Purge, kind: PurgeKind) -> Result<(), PurgeError> {
+        self.shared.runtime.block_on(self.shared.purge(purge, kind))
     }
 
     /// A number that grows when objects that loops hold may have become invalid before they are
     /// stale.
+    #[inline]
     pub fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
+        self.shared.generation.load(Ordering::Acquire)
+    }
+
+    /// Counts requests that a loop answered with what it held, and the bytes of their bodies.
+    pub fn count_held_hits(&self, requests: u64, bytes: u64) {
+        Counters::add(&self.shared.counters.held_hits, requests);
+        Counters::add(&self.shared.counters.hit_bytes, bytes);
+    }
+
+    /// The counts since the start.
+    pub fn counts(&self) -> Counts {
+        self.shared.counters.read()
+    }
+
+    /// The state of the store.
+    pub fn store_statistics(&self) -> Statistics {
+        self.shared.store.cache().statistics()
+    }
+
+    /// Ends all fetches, and makes a checkpoint of the store, with which the next start is quick.
+    pub fn end(mut self) -> Result<(), thalweg_cache::Error> {
+        self.stop();
+        self.shared.store.cache().checkpoint()
+    }
+
+    fn stop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(Duration::from_secs(2));
+        }
+    }
+}
+
+impl Drop for Tier {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Forgets what is over, and makes durable what was appended.
+async fn upkeep(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(UPKEEP_TIME).await;
+        shared.entries.forget_old((shared.clock)());
+        shared.bodies.forget_old();
     }
 }

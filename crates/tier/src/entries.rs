@@ -1,0 +1,85 @@
+//! What is going on for an object at the moment: who fetches it, and who changes its head.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use foldhash::quality::RandomState;
+use thalweg_cache::Key;
+
+/// For how long requests for an object whose response could not be stored are not collapsed again:
+/// each would wait for the one before it in vain.
+const UNSHARED_S: i64 = 10;
+
+/// The objects that requests are busy with.
+#[derive(Default)]
+pub(crate) struct Entries(Mutex<HashMap<Key, Arc<Entry>, RandomState>>);
+
+/// An object that requests are busy with.
+#[derive(Default)]
+pub(crate) struct Entry {
+    /// Held by the request that asks the origin, until others can use what it has got.
+    pub(crate) lead: tokio::sync::Mutex<()>,
+    /// Held while the head is read, changed and written.
+    pub(crate) change: tokio::sync::Mutex<()>,
+    /// Whether it is validated beside the requests that got a stale response.
+    pub(crate) is_validated: AtomicBool,
+    /// The second until which requests are not collapsed.
+    unshared_until: AtomicI64,
+}
+
+impl Entry {
+    pub(crate) fn is_shared(&self, now: i64) -> bool {
+        self.unshared_until.load(Ordering::Relaxed) <= now
+    }
+
+    pub(crate) fn set_unshared(&self, now: i64) {
+        self.unshared_until.store(now + UNSHARED_S, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_shared(&self) {
+        self.unshared_until.store(0, Ordering::Relaxed);
+    }
+}
+
+/// An entry in use. The last one that is dropped removes it, unless it has to remember something.
+pub(crate) struct InUse {
+    entries: Arc<Entries>,
+    key: Key,
+    entry: Arc<Entry>,
+    now: i64,
+}
+
+impl Entries {
+    /// The entry of an object.
+    pub(crate) fn enter(self: &Arc<Self>, key: Key, now: i64) -> InUse {
+        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = Arc::clone(map.entry(key).or_default());
+        drop(map);
+        InUse { entries: Arc::clone(self), key, entry, now }
+    }
+
+    /// Forgets what entries that nobody uses remember, once it holds no more.
+    pub(crate) fn forget_old(&self, now: i64) {
+        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        map.retain(|_, entry| Arc::strong_count(entry) > 1 || !entry.is_shared(now));
+    }
+}
+
+impl std::ops::Deref for InUse {
+    type Target = Entry;
+
+    fn deref(&self) -> &Entry {
+        &self.entry
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let mut map = self.entries.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // The map's and this one.
+        if Arc::strong_count(&self.entry) == 2 && self.entry.is_shared(self.now) {
+            map.remove(&self.key);
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! One request and its answer: what the store has, whether the origin is asked, and by whom.
+
+use std::sync::Arc;
+
+use thalweg_cache::Key;
+use thalweg_caching::{
+    CacheRequest, CacheStatus, Decision, Fallback, FieldLines, ForwardReason, Outcome, RequestDirectives, StoredFields,
+    Validation, decide,
+};
+use thalweg_wire::Method;
+use thalweg_wire::range::{RangeSet, RangeSpec};
+
+use crate::answer::{Answer, Content, Failure, Object, Relay, Response};
+use crate::ask::Ask;
+use crate::counters::Counters;
+use crate::entries::InUse;
+use crate::fragmented::{Fragmented, Led, Source, without_conditions};
+use crate::head::{Body, Head, Variant};
+use crate::mount::Mount;
+use crate::shared::Shared;
+
+/// A request under way.
+#[derive(Clone)]
+pub(crate) struct Exchange {
+    pub(super) shared: Arc<Shared>,
+    pub(super) mount: Arc<Mount>,
+    pub(super) ask: Ask,
+    pub(super) name: Box<str>,
+    pub(super) key: Key,
+    pub(super) uri: Box<str>,
+    pub(super) directives: RequestDirectives,
+    pub(super) arrived: i64,
+}
+
+/// A question to the origin.
+pub(crate) struct Question {
+    pub(crate) validation: Option<Validation>,
+    pub(crate) reason: ForwardReason,
+    pub(crate) fallback: Option<Fallback>,
+}
+
+/// What a decision comes to.
+enum Step {
+    Answer(Answer),
+    Ask(Question),
+}
+
+impl Exchange {
+    pub(crate) fn new(shared: Arc<Shared>, mount: Arc<Mount>, ask: Ask) -> Self {
+        let name = mount.object_name(&ask.target).into_boxed_str();
+        let key = Key::of(name.as_bytes());
+        let uri = mount.uri(&ask.authority, &ask.target).into_boxed_str();
+        let directives = RequestDirectives::of(&ask.fields);
+        let arrived = (shared.clock)();
+        Self { shared, mount, ask, name, key, uri, directives, arrived }
+    }
+
+    pub(super) fn now(&self) -> i64 {
+        (self.shared.clock)()
+    }
+
+    pub(super) fn method(&self) -> Method<'_> {
+        Method::from_name(&self.ask.method)
+    }
+
+    pub(super) fn request(&self) -> CacheRequest<'_, StoredFields> {
+        CacheRequest { method: self.method(), fields: &self.ask.fields, directives: self.directives }
+    }
+
+    /// The answer. Requests for the same object that have to ask the origin wait for the first one
+    /// of them, unless its response is for it alone.
+    pub(crate) async fn answer(&self) -> Answer {
+        let entry = self.shared.entries.enter(self.key, self.arrived);
+        let set = self.set();
+        let (mut has_waited, mut is_set_valid) = (false, false);
+        loop {
+            let in_use = match &set {
+                Some(set) => Some(set.in_use.read().await),
+                None => None,
+            };
+            let mut head = self.shared.load(&self.mount, self.key, &self.name).await;
+            if let Some(set) = &set {
+                head.invalidate_before(set.validated_s());
+                if !is_set_valid && (set.has_changed() || head.is_stale(self.now())) {
+                    drop(in_use);
+                    self.validate_set(set).await;
+                    is_set_valid = true;
+                    continue;
+                }
+            }
+            let question = match self.step(&head, &entry, has_waited).await {
+                Step::Answer(answer) => return answer,
+                Step::Ask(question) => question,
+            };
+            if !self.may_share() || !entry.is_shared(self.now()) {
+                return self.ask_origin(&entry, head, question).await;
+            }
+            if let Ok(_lead) = entry.lead.try_lock() {
+                return self.ask_origin(&entry, head, question).await;
+            }
+            drop(entry.lead.lock().await);
+            has_waited = true;
+        }
+    }
+
+    /// Whether it may wait for another request's response.
+    fn may_share(&self) -> bool {
+        let is_for_it_alone = self.directives.no_store || self.directives.no_cache;
+        self.method() == Method::Get && !is_for_it_alone && !self.ask.fields.has("authorization")
+    }
+
+    async fn step(&self, head: &Head, entry: &InUse, has_waited: bool) -> Step {
+        let stored: Vec<_> = head.variants.iter().map(|variant| &variant.response).collect();
+        let now = self.now();
+        let counters = &self.shared.counters;
+        let (index, question) = match decide(&self.mount.policy, &self.request(), &stored, now) {
+            Decision::Fresh { index } => {
+                Counters::add(if has_waited { &counters.collapsed } else { &counters.hits }, 1);
+                (index, None)
+            }
+            Decision::Stale { index } => {
+                Counters::add(&counters.stale, 1);
+                (index, None)
+            }
+            Decision::StaleWhileRevalidate { index, .. } => {
+                Counters::add(&counters.stale, 1);
+                self.validate_beside(entry);
+                (index, None)
+            }
+            // It came while this request waited, and is as new as a response to it can be.
+            Decision::Validate(Validation { selected: Some(index), .. })
+                if has_waited && stored[index].times.request >= self.arrived =>
+            {
+                Counters::add(&counters.collapsed, 1);
+                (index, None)
+            }
+            Decision::Validate(validation) => {
+                let (reason, fallback) = (validation.reason, validation.fallback);
+                (0, Some(Question { validation: Some(validation), reason, fallback }))
+            }
+            Decision::Fetch { reason, fallback } => (0, Some(Question { validation: None, reason, fallback })),
+            Decision::GatewayTimeout => {
+                let status = CacheStatus {
+                    outcome: Outcome::Hit,
+                    ttl_seconds: None,
+                    key: None,
+                    detail: Some("nothing is stored"),
+                };
+                let cache_status = status.value(&self.shared.name).into();
+                let reason = "the client wants a stored response, and none can be used".into();
+                return Step::Answer(Answer::Failed(Failure { status: 504, reason, cache_status }));
+            }
+        };
+        if let Some(question) = question {
+            return Step::Ask(question);
+        }
+        match self.answer_from_store(&head.variants[index], Outcome::Hit).await {
+            Some(answer) => Step::Answer(answer),
+            // The store has lost the bytes that are wanted, and the origin has others.
+            None => Step::Ask(Question { validation: None, reason: ForwardReason::Partial, fallback: None }),
+        }
+    }
+
+    /// Validates a response that was used stale, unless that is under way.
+    fn validate_beside(&self, entry: &InUse) {
+        if entry.is_validated.swap(true, std::sync::atomic::Ordering::AcqRel) {
+            return;
+        }
+        let mut other = self.clone();
+        // The entry lives until the validation has ended.
+        let entry = self.shared.entries.enter(self.key, self.arrived);
+        self.shared.runtime.spawn(async move {
+            // The client's conditions and range are not those of the validation.
+            other.ask.fields = without_conditions(&other.ask.fields);
+            let head = other.shared.load(&other.mount, other.key, &other.name).await;
+            // Another validation may have ended since.
+            let stored: Vec<_> = head.variants.iter().map(|variant| &variant.response).collect();
+            let decision = decide(&other.mount.policy, &other.request(), &stored, other.now());
+            if let Decision::StaleWhileRevalidate { validation, .. } = decision {
+                let (reason, fallback) = (validation.reason, None);
+                let validation = validation.has_conditions().then_some(validation);
+                let _ = other.ask_origin(&entry, head, Question { validation, reason, fallback }).await;
+            }
+            entry.is_validated.store(false, std::sync::atomic::Ordering::Release);
+        });
+    }
+
+    /// The answer with a stored response; `None` if its bytes cannot be had.
+    pub(super) async fn answer_from_store(&self, variant: &Variant, outcome: Outcome) -> Option<Answer> {
+        let length = variant.body.length();
+        let mut outcome = outcome;
+        let content = match &variant.body {
+            Body::Inline(bytes) => Content::Memory(bytes.clone()),
+            Body::Excerpt(excerpt) => {
+                let is_enough = self.method() == Method::Head || excerpt.covers(self.wanted(length));
+                Content::Fragments(is_enough.then(|| Arc::clone(excerpt))?)
+            }
+            Body::Fragments { key, .. } => {
+                let object = self.fragmented(variant, *key);
+                if self.method() != Method::Head {
+                    let (first, end) = self.wanted(length);
+                    if let Led::Fill(_) = object.lead(first, end).await.ok()?
+                        && outcome == Outcome::Hit
+                    {
+                        let reason = ForwardReason::Partial;
+                        outcome = Outcome::Forward { reason, status: None, stored: true, collapsed: true };
+                    }
+                }
+                Content::Fragments(object)
+            }
+        };
+        if let Content::Memory(bytes) = &content {
+            Counters::add(&self.shared.counters.hit_bytes, bytes.len() as u64);
+        }
+        Some(self.answer_with(variant, None, content, outcome))
+    }
+
+    pub(super) fn fragmented(&self, variant: &Variant, key: Key) -> Arc<Fragmented> {
+        let length = variant.body.length();
+        let mut fields = without_conditions(&self.ask.fields);
+        // A part of the representation that is stored, whatever this client prefers among its own.
+        fields.remove("cache-control");
+        fields.remove("pragma");
+        let source = Source {
+            mount: Arc::clone(&self.mount),
+            object: self.key,
+            target: self.ask.target.clone(),
+            fields,
+            version: variant.response.version(length),
+        };
+        Fragmented::new(&self.shared, key, length, source)
+    }
+
+    /// The bytes that the client wants first: from, and up to.
+    pub(super) fn wanted(&self, length: u64) -> (u64, u64) {
+        let set = self.ask.fields.first("range").and_then(RangeSet::parse);
+        let first = set.and_then(|set| set.resolve(length).ok()?.as_slice().first().copied());
+        first.map_or((0, length), |range| (range.first, range.last + 1))
+    }
+
+    /// The range to ask the origin for when nothing of the object is known: from, and up to if it
+    /// has an end.
+    pub(super) fn wanted_of_unknown(&self) -> Option<(u64, Option<u64>)> {
+        let set = self.ask.fields.first("range").and_then(RangeSet::parse)?;
+        match set.specs() {
+            [RangeSpec::Closed { first, last }] => Some((*first, Some(last.saturating_add(1)))),
+            [RangeSpec::Open { first }] => Some((*first, None)),
+            _ => None,
+        }
+    }
+
+    /// The answer with a response that has just come, or with a stored one; `fields` if they are
+    /// others than the stored ones.
+    pub(super) fn answer_with(
+        &self,
+        variant: &Variant,
+        fields: Option<StoredFields>,
+        content: Content,
+        outcome: Outcome,
+    ) -> Answer {
+        let (response, now) = (&variant.response, self.now());
+        let freshness = &response.freshness;
+        let ttl_seconds = (outcome == Outcome::Hit).then(|| freshness.ttl_seconds(now));
+        let cache_status = CacheStatus { outcome, ttl_seconds, key: None, detail: None }.value(&self.shared.name);
+        let mut fields = fields.unwrap_or_else(|| response.fields.clone());
+        fields.remove("content-length");
+        fields.remove("age");
+        let age = freshness.age_seconds(now);
+        if response.status != 200 {
+            fields.push("Age", age.to_string().as_bytes());
+            fields.push("Cache-Status", cache_status.as_bytes());
+            let length = Some(variant.body.length());
+            let content = match content {
+                Content::Memory(bytes) => Relay::Memory(bytes),
+                Content::Fragments(object) => Relay::Stream(object.reader(0..variant.body.length())),
+            };
+            return Answer::Response(Response { status: response.status, fields, length, content });
+        }
+        let is_plain = matches!(&response.vary, thalweg_caching::Vary::Fields(names) if names.is_empty());
+        let born_s = now - i64::from(age);
+        Answer::Object(Object {
+            fields: Arc::new(fields),
+            length: variant.body.length(),
+            content,
+            born_s,
+            stale_s: born_s + i64::from(freshness.lifetime_seconds),
+            cache_status: cache_status.into(),
+            may_be_held: is_plain
+                && !matches!(variant.body, Body::Excerpt(_))
+                && !freshness.always_validate
+                && freshness.is_fresh(now),
+        })
+    }
+}

@@ -1,0 +1,261 @@
+//! Asking the origin: what is sent to it, and what its response means for what is stored.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use thalweg_cache::{Key, Purge};
+use thalweg_caching::validation::{HeadOutcome, ValidationOutcome, head_outcome, outcome};
+use thalweg_caching::{
+    CacheStatus, Failure as OriginFailure, Fallback, FieldLines, ForwardReason, Outcome, StoredFields, StoredResponse,
+    Times, Validation, invalidation, may_stay_stored,
+};
+use thalweg_wire::Method;
+
+use crate::answer::{Answer, Failure, Relay, Response};
+use crate::counters::Counters;
+use crate::entries::InUse;
+use crate::exchange::{Exchange, Question};
+use crate::fragmented::without_conditions;
+use crate::head::{Head, Variant};
+use crate::mount::group_of;
+use crate::relay::{channel, pump};
+use crate::store::FRAGMENT_BYTES;
+use crate::upstream::{UpstreamFailure, UpstreamRequest, UpstreamResponse};
+
+/// A response that has come, and when.
+pub(crate) struct Received {
+    pub(crate) response: UpstreamResponse,
+    pub(crate) times: Times,
+    pub(crate) reason: ForwardReason,
+}
+
+impl Exchange {
+    /// Asks the origin, and answers with what that comes to.
+    pub(super) async fn ask_origin(&self, entry: &InUse, head: Head, question: Question) -> Answer {
+        let mut question = question;
+        loop {
+            let Question { validation, reason, fallback } = &question;
+            let received = match self.fetch(self.fields_for_origin(entry, validation.as_ref()), *reason).await {
+                Ok(received) => received,
+                Err(failure) => {
+                    entry.set_unshared(self.now() - 9);
+                    return self.failed(&head, *reason, *fallback, failure).await;
+                }
+            };
+            let (status, fields, times) = (received.response.status, &received.response.fields, received.times);
+            let now = times.response;
+            if let Some(validation) = validation {
+                let stored: Vec<_> = head.variants.iter().map(|variant| &variant.response).collect();
+                match outcome(validation, &stored, status, fields, now) {
+                    ValidationOutcome::Freshen { indices, answer } => {
+                        let freshened = self.freshen(entry, (&head, &indices, answer), (fields, times), *reason).await;
+                        if let Some(answer) = freshened {
+                            return answer;
+                        }
+                        // Its bytes are lost.
+                        question = Question { validation: None, reason: *reason, fallback: *fallback };
+                        continue;
+                    }
+                    ValidationOutcome::Fallback { index } => {
+                        if let Some(answer) = self.stand_in(&head, index, *reason, Some(status)).await {
+                            return answer;
+                        }
+                        return self.relay(received, None);
+                    }
+                    ValidationOutcome::Forward => return self.relay(received, None),
+                    ValidationOutcome::Replace => {}
+                    ValidationOutcome::FetchWhole => {
+                        question = Question { validation: None, reason: *reason, fallback: *fallback };
+                        continue;
+                    }
+                }
+            } else if let Some(fallback) = fallback
+                && fallback.covers(OriginFailure::Status(status), now)
+                && let Some(answer) = self.stand_in(&head, fallback.index, *reason, Some(status)).await
+            {
+                return answer;
+            }
+            if self.method() == Method::Head {
+                self.learn_from_head(entry, status, fields, times).await;
+                return self.relay(received, None);
+            }
+            self.invalidate(status, fields).await;
+            return self.take(entry, received).await;
+        }
+    }
+
+    /// The fields of the request to the origin. What is stored answers any condition and any range,
+    /// so that a client's own ones go to the origin only if its response was not stored lately.
+    fn fields_for_origin(&self, entry: &InUse, validation: Option<&Validation>) -> StoredFields {
+        let is_stored = self.method() == Method::Get && entry.is_shared(self.now()) && !self.directives.no_store;
+        if !is_stored && validation.is_none() {
+            return self.ask.fields.clone();
+        }
+        let mut fields = without_conditions(&self.ask.fields);
+        if let Some(validation) = validation {
+            validation.fields().for_each(|(name, value)| fields.push(name, value));
+        } else if let Some((first, end)) = self.wanted_of_unknown()
+            && !(first < FRAGMENT_BYTES && end.is_none())
+        {
+            // Whole fragments.
+            let first = first / FRAGMENT_BYTES * FRAGMENT_BYTES;
+            let last = end.map(|end| end.div_ceil(FRAGMENT_BYTES).saturating_mul(FRAGMENT_BYTES) - 1);
+            let last = last.map_or_else(String::new, |last| last.to_string());
+            fields.push("Range", format!("bytes={first}-{last}").as_bytes());
+        }
+        fields
+    }
+
+    async fn fetch(&self, fields: StoredFields, reason: ForwardReason) -> Result<Received, UpstreamFailure> {
+        let (method, target, content) = (self.ask.method.clone(), self.ask.target.clone(), self.ask.content.clone());
+        Counters::add(&self.shared.counters.origin_requests, 1);
+        let request = self.now();
+        let fetched = self.mount.upstream.fetch(UpstreamRequest { method, target, fields, content }).await;
+        let times = Times { request, response: self.now() };
+        if fetched.is_err() {
+            Counters::add(&self.shared.counters.origin_failures, 1);
+        }
+        Ok(Received { response: fetched?, times, reason })
+    }
+
+    /// The answer after the origin gave none.
+    async fn failed(
+        &self,
+        head: &Head,
+        reason: ForwardReason,
+        fallback: Option<Fallback>,
+        failure: UpstreamFailure,
+    ) -> Answer {
+        if let Some(fallback) = fallback.filter(|fallback| fallback.covers(OriginFailure::Unreachable, self.now()))
+            && let Some(answer) = self.stand_in(head, fallback.index, reason, None).await
+        {
+            (self.shared.log)(&format!("{}: {}; a stale response stands in", self.name, failure.reason));
+            return answer;
+        }
+        Counters::add(&self.shared.counters.failed, 1);
+        let outcome = Outcome::Forward { reason, status: None, stored: false, collapsed: false };
+        let status = CacheStatus { outcome, ttl_seconds: None, key: None, detail: None };
+        let cache_status = status.value(&self.shared.name).into();
+        Answer::Failed(Failure { status: failure.status, reason: failure.reason, cache_status })
+    }
+
+    /// A stale response in the place of a failing origin's.
+    async fn stand_in(&self, head: &Head, index: usize, reason: ForwardReason, status: Option<u16>) -> Option<Answer> {
+        let outcome = Outcome::Forward { reason, status, stored: false, collapsed: false };
+        let answer = self.answer_from_store(&head.variants[index], outcome).await?;
+        Counters::add(&self.shared.counters.stale_if_error, 1);
+        Some(answer)
+    }
+
+    /// Takes over what a 304 says, and answers with one of the responses that it is about.
+    async fn freshen(
+        &self,
+        entry: &InUse,
+        (head, indices, answer): (&Head, &[usize], usize),
+        (fields, times): (&StoredFields, Times),
+        reason: ForwardReason,
+    ) -> Option<Answer> {
+        let policy = &self.mount.policy;
+        let mut chosen = Variant::clone(&head.variants[answer]);
+        chosen.response.freshen(policy, &self.ask.fields, fields, times);
+        let freshened: Vec<_> = indices.iter().map(|index| Arc::clone(&head.variants[*index])).collect();
+        self.change(entry, |current| {
+            current.variants.retain_mut(|variant| {
+                if !freshened.iter().any(|other| is_same(&other.response, &variant.response)) {
+                    return true;
+                }
+                let mut fresh = Variant::new(variant.response.clone(), variant.body.clone());
+                fresh.response.freshen(policy, &self.ask.fields, fields, times);
+                let stays = may_stay_stored(policy, &fresh.response);
+                *variant = Arc::new(fresh);
+                stays
+            });
+        })
+        .await;
+        Counters::add(&self.shared.counters.revalidated, 1);
+        let outcome = Outcome::Forward { reason, status: Some(304), stored: true, collapsed: false };
+        self.answer_from_store(&chosen, outcome).await
+    }
+
+    /// Takes over what a response to HEAD says of the stored responses (RFC 9111, 4.3.5).
+    async fn learn_from_head(&self, entry: &InUse, status: u16, fields: &StoredFields, times: Times) {
+        self.change(entry, |head| {
+            for variant in &mut head.variants {
+                match head_outcome(&variant.response, status, fields) {
+                    HeadOutcome::Keep => {}
+                    HeadOutcome::Invalidate => *variant = Arc::new(variant.invalidated()),
+                    HeadOutcome::Freshen => {
+                        let mut fresh = Variant::clone(variant);
+                        fresh.response.freshen(&self.mount.policy, &self.ask.fields, fields, times);
+                        *variant = Arc::new(fresh);
+                    }
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Changes the stored head, if there is one.
+    pub(super) async fn change(&self, entry: &InUse, change: impl FnOnce(&mut Head)) {
+        let _change = entry.change.lock().await;
+        let mut head = self.shared.load(&self.mount, self.key, &self.name).await;
+        if head.variants.is_empty() {
+            return;
+        }
+        change(&mut head);
+        let groups = head.groups(&self.mount).unwrap_or_else(|| [self.mount.group(), 0, 0, 0]);
+        self.shared.save(self.key, &self.name, &head, groups).await;
+        self.shared.advance_generation();
+    }
+
+    /// Invalidates what a request may have changed (RFC 9111, 4.4).
+    async fn invalidate(&self, status: u16, fields: &StoredFields) {
+        let invalid = invalidation(self.method(), &self.uri, status, fields);
+        if invalid.uris.is_empty() && invalid.groups.is_empty() {
+            return;
+        }
+        let targets = invalid.uris.iter().filter_map(|uri| self.mount.target(&self.ask.authority, uri));
+        let keys = targets.map(|target| Purge::Key(Key::of(self.mount.object_name(target).as_bytes())));
+        let groups = invalid.groups.iter().map(|group| Purge::Group(group_of(&self.mount.name, group)));
+        let purges: Vec<Purge> = keys.chain(groups).collect();
+        Counters::add(&self.shared.counters.purges, purges.len() as u64);
+        let purged = self.shared.store.purge(purges).await;
+        self.shared.stored(purged);
+        self.shared.advance_generation();
+    }
+
+    /// Answers with the origin's response as it is; `first` are bytes of its content that have come
+    /// already.
+    pub(super) fn relay(&self, received: Received, first: Option<Bytes>) -> Answer {
+        Counters::add(&self.shared.counters.passed, 1);
+        let Received { response, reason, .. } = received;
+        let UpstreamResponse { status, fields, length, content } = response;
+        let outcome = Outcome::Forward { reason, status: None, stored: false, collapsed: false };
+        let fields = self.relayed_fields(&fields, outcome);
+        let is_empty = self.method() == Method::Head || matches!(status, 204 | 304) || length == Some(0);
+        let content = if is_empty {
+            Relay::Memory(Bytes::new())
+        } else {
+            let (writer, reader) = channel();
+            let shared = Arc::clone(&self.shared);
+            self.shared.runtime.spawn(pump(first, content, writer, move |bytes| {
+                Counters::add(&shared.counters.origin_bytes, bytes as u64);
+            }));
+            Relay::Stream(Box::new(reader))
+        };
+        Answer::Response(Response { status, fields, length, content })
+    }
+
+    /// The fields of a response that is relayed.
+    pub(super) fn relayed_fields(&self, fields: &StoredFields, outcome: Outcome) -> StoredFields {
+        let mut fields = StoredFields::end_to_end(fields, &[]);
+        fields.remove("content-length");
+        CacheStatus { outcome, ttl_seconds: None, key: None, detail: None }.append(&self.shared.name, &mut fields);
+        fields
+    }
+}
+
+/// Whether two stored responses are the same one, by what does not change in it.
+fn is_same(one: &StoredResponse, other: &StoredResponse) -> bool {
+    one.key == other.key && one.vary == other.vary && one.fields.first("etag") == other.fields.first("etag")
+}

@@ -1,0 +1,262 @@
+//! Fills: content on its way from an origin into the store, one fragment after the other, with
+//! readers behind it.
+//!
+//! Readers at the fragment that is coming in take its bytes from memory; a whole fragment goes to
+//! the store, and readers find it there. So a fill proceeds as fast as its origin and the store do,
+//! whatever its readers do. If the store takes no more, the last fragments stay in memory and the
+//! fill waits for its fastest reader.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use thalweg_cache::Part;
+use tokio::sync::Notify;
+
+use crate::ask::Wake;
+use crate::counters::Counters;
+use crate::fragmented::Fragmented;
+use crate::store::FRAGMENT_BYTES;
+use crate::upstream::UpstreamContent;
+
+/// A fill that nobody reads goes on if it has no more than this to fetch.
+const UNREAD_BYTES_MAX: u64 = 16 << 20;
+/// How often a fill goes on after it was cut off.
+const RESUMPTIONS_MAX: u32 = 5;
+/// Fragments that stay in memory if the store does not take them.
+const KEPT_MAX: usize = 4;
+/// How long a fill that the store takes nothing of waits for a reader.
+const READER_TIME: Duration = Duration::from_secs(60);
+
+/// Content on its way into the store.
+pub(crate) struct Fill {
+    state: Mutex<State>,
+    /// A reader waits for bytes that have not come.
+    wanted: Notify,
+    /// The first byte of the object that it does not fetch.
+    end: u64,
+}
+
+struct State {
+    /// The fragment that is coming in.
+    number: u32,
+    /// Its pieces, with their offsets in the object.
+    pieces: Vec<(u64, Bytes)>,
+    /// The offset of the next byte that comes.
+    position: u64,
+    /// Fragments before it that the store did not take.
+    kept: VecDeque<(u32, Bytes)>,
+    outcome: Option<Outcome>,
+    waiters: Vec<Wake>,
+}
+
+/// How a fill ended.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    /// With its last byte, or because nobody read it.
+    Over,
+    /// It could not go on.
+    Failed(Arc<str>),
+}
+
+/// What a fill has for a reader.
+pub(crate) enum Tip {
+    Bytes(Bytes),
+    /// Nothing yet; the reader is woken.
+    Pending,
+    /// The store has it.
+    Passed,
+    Failed(Arc<str>),
+}
+
+/// The number of the fragment with a byte.
+pub(crate) fn number_of(position: u64) -> u32 {
+    // Objects of more than 2^52 bytes are not stored.
+    (position / FRAGMENT_BYTES) as u32
+}
+
+impl Fill {
+    /// A fill of the bytes from `position`, where a fragment begins, up to `end`.
+    pub(crate) fn new(position: u64, end: u64) -> Self {
+        let state = State {
+            number: number_of(position),
+            pieces: Vec::new(),
+            position,
+            kept: VecDeque::new(),
+            outcome: None,
+            waiters: Vec::new(),
+        };
+        Self { state: Mutex::new(state), wanted: Notify::new(), end }
+    }
+
+    /// Whether it will have a byte soon: within this many fragments.
+    pub(crate) fn covers(&self, position: u64, fragments: u32) -> bool {
+        let state = self.state();
+        let number = number_of(position);
+        let is_kept = state.kept.iter().any(|(kept, _)| *kept == number);
+        let is_near = (state.number..=state.number.saturating_add(fragments)).contains(&number);
+        state.outcome.is_none() && position < self.end && (is_near || is_kept)
+    }
+
+    /// Where it is, if it goes on.
+    pub(crate) fn position(&self) -> Option<u64> {
+        let state = self.state();
+        state.outcome.is_none().then_some(state.position)
+    }
+
+    /// The bytes at a position for a reader, at most up to `end`.
+    pub(crate) fn read(&self, position: u64, end: u64, wake: &mut Option<Wake>) -> Tip {
+        let mut state = self.state();
+        let number = number_of(position);
+        if number < state.number {
+            let kept = state.kept.iter().find(|(kept, _)| *kept == number);
+            return kept.map_or(Tip::Passed, |(number, bytes)| {
+                Tip::Bytes(cut(bytes, u64::from(*number) * FRAGMENT_BYTES, position, end))
+            });
+        }
+        if number == state.number && position < state.position {
+            let index = state.pieces.partition_point(|(start, _)| *start <= position) - 1;
+            let (start, bytes) = &state.pieces[index];
+            return Tip::Bytes(cut(bytes, *start, position, end));
+        }
+        match &state.outcome {
+            Some(Outcome::Over) => Tip::Passed,
+            Some(Outcome::Failed(reason)) => Tip::Failed(Arc::clone(reason)),
+            None => {
+                state.waiters.extend(wake.take());
+                self.wanted.notify_one();
+                Tip::Pending
+            }
+        }
+    }
+
+    /// Fetches to the end. The content begins at the fill's position.
+    pub(crate) async fn run(&self, object: &Fragmented, content: Box<dyn UpstreamContent>) {
+        let outcome = self.fetch(object, content).await;
+        let mut state = self.state();
+        state.outcome = Some(outcome);
+        let waiters = std::mem::take(&mut state.waiters);
+        drop(state);
+        waiters.into_iter().for_each(|wake| wake());
+    }
+
+    async fn fetch(&self, object: &Fragmented, mut content: Box<dyn UpstreamContent>) -> Outcome {
+        let mut resumptions = 0;
+        loop {
+            let reason: Arc<str> = match content.next().await {
+                Some(Ok(bytes)) => {
+                    Counters::add(&object.shared.counters.origin_bytes, bytes.len() as u64);
+                    match self.take(object, bytes).await {
+                        Ok(()) if self.is_over() => return Outcome::Over,
+                        Ok(()) if self.is_unread(object) => return Outcome::Over,
+                        Ok(()) => continue,
+                        Err(reason) => return Outcome::Failed(reason),
+                    }
+                }
+                Some(Err(reason)) => reason,
+                None => "the origin ended it early".into(),
+            };
+            let position = self.state().position;
+            resumptions += 1;
+            if resumptions > RESUMPTIONS_MAX {
+                return Outcome::Failed(reason);
+            }
+            match object.fetch_range(position, self.end).await {
+                Ok(rest) => content = rest,
+                Err(failed) => {
+                    return Outcome::Failed(format!("{reason}; going on at byte {position}: {failed}").into());
+                }
+            }
+            Counters::add(&object.shared.counters.resumed, 1);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.state().position >= self.end
+    }
+
+    /// Whether nobody reads it and much is left, at the beginning of a fragment.
+    fn is_unread(&self, object: &Fragmented) -> bool {
+        let state = self.state();
+        state.pieces.is_empty() && self.end - state.position > UNREAD_BYTES_MAX && !object.has_readers()
+    }
+
+    /// Takes bytes that have come: whole fragments go to the store.
+    async fn take(&self, object: &Fragmented, mut bytes: Bytes) -> Result<(), Arc<str>> {
+        while !bytes.is_empty() {
+            let (waiters, whole) = {
+                let mut state = self.state();
+                if state.position >= self.end {
+                    // A server that answers a range with more than that has nothing to do with the
+                    // rest; one that sends more than the whole has another object.
+                    return Ok(());
+                }
+                let fragment_end = self.end.min((u64::from(state.number) + 1) * FRAGMENT_BYTES);
+                let length = (fragment_end - state.position).min(bytes.len() as u64);
+                let piece = bytes.split_to(length as usize);
+                let start = state.position;
+                state.pieces.push((start, piece));
+                state.position += length;
+                let is_whole = state.position == fragment_end;
+                (std::mem::take(&mut state.waiters), is_whole.then(|| (state.number, joined(&state.pieces))))
+            };
+            waiters.into_iter().for_each(|wake| wake());
+            if let Some((number, fragment)) = whole {
+                self.store(object, number, fragment).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn store(&self, object: &Fragmented, number: u32, fragment: Bytes) {
+        // The last fragment of a range that does not reach the end of the object may be a part of
+        // one, which is no fragment.
+        let is_fragment = fragment.len() as u64 == object.fragment_bytes(number);
+        let description = object.description;
+        let is_stored = is_fragment
+            && object.shared.stored(
+                object.shared.store.append(object.key, Part::fragment(number), description, fragment.clone()).await,
+            );
+        let waiters = {
+            let mut state = self.state();
+            state.number = number + 1;
+            state.pieces.clear();
+            if is_stored {
+                state.kept.clear();
+            } else {
+                state.kept.push_back((number, fragment));
+                if state.kept.len() > KEPT_MAX {
+                    state.kept.pop_front();
+                }
+            }
+            std::mem::take(&mut state.waiters)
+        };
+        waiters.into_iter().for_each(|wake| wake());
+        if !is_stored && !self.is_over() {
+            let _ = tokio::time::timeout(READER_TIME, self.wanted.notified()).await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The bytes from `position` to `end` of those that begin at `start`, as far as they reach.
+fn cut(bytes: &Bytes, start: u64, position: u64, end: u64) -> Bytes {
+    let from = (position - start) as usize;
+    let to = (end - start).min(bytes.len() as u64) as usize;
+    bytes.slice(from..to)
+}
+
+fn joined(pieces: &[(u64, Bytes)]) -> Bytes {
+    match pieces {
+        [(_, bytes)] => bytes.clone(),
+        _ => {
+            let mut all = BytesMut::with_capacity(pieces.iter().map(|(_, bytes)| bytes.len()).sum());
+            pieces.iter().for_each(|(_, bytes)| all.extend_from_slice(bytes));
+            all.freeze()
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Objects in fragments: each fragment is in the store, in a fill under way, or has to be fetched
+//! again, which works as long as the origin has the same version.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use foldhash::quality::RandomState;
+use thalweg_cache::{Description, Key, Part};
+use thalweg_caching::{ContentRange, FieldLines, StoredFields, Validation, Version};
+
+use crate::answer::{Fragments, Reader};
+use crate::counters::Counters;
+use crate::fill::Fill;
+use crate::mount::Mount;
+use crate::reader::FragmentReader;
+use crate::shared::Shared;
+use crate::store::{FRAGMENT_BYTES, Found};
+use crate::upstream::{UpstreamContent, UpstreamRequest};
+
+/// A reader waits for a fill that is at most so many fragments behind it, and begins another one
+/// otherwise.
+const AHEAD_MAX: u32 = 4;
+
+/// An object in fragments.
+pub(crate) struct Fragmented {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) key: Key,
+    pub(crate) length: u64,
+    pub(crate) description: Description,
+    source: Source,
+    activity: Arc<Activity>,
+}
+
+/// What it takes to fetch a part of an object again.
+pub(crate) struct Source {
+    pub(crate) mount: Arc<Mount>,
+    /// The key of the head that names the object.
+    pub(crate) object: Key,
+    pub(crate) target: Box<str>,
+    /// The fields of the request that it answers, without conditions and ranges.
+    pub(crate) fields: StoredFields,
+    /// The version, if the object has a strong validator.
+    pub(crate) version: Option<Version>,
+}
+
+/// What is going on for one body, whichever objects stand for it.
+#[derive(Default)]
+struct Activity {
+    fills: Mutex<Vec<Arc<Fill>>>,
+    /// Held by the reader that begins a fill.
+    start: tokio::sync::Mutex<()>,
+    readers: AtomicUsize,
+    /// The origin has another version.
+    has_changed: AtomicBool,
+}
+
+/// The bodies that something is going on for.
+#[derive(Default)]
+pub(crate) struct Bodies(Mutex<HashMap<Key, Weak<Activity>, RandomState>>);
+
+impl Bodies {
+    fn enter(&self, key: Key) -> Arc<Activity> {
+        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(activity) = map.get(&key).and_then(Weak::upgrade) {
+            return activity;
+        }
+        let activity = Arc::new(Activity::default());
+        map.insert(key, Arc::downgrade(&activity));
+        activity
+    }
+
+    /// Forgets those that nothing is going on for any more.
+    pub(crate) fn forget_old(&self) {
+        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        map.retain(|_, activity| activity.strong_count() > 0);
+    }
+}
+
+/// What a reader is led to.
+pub(crate) enum Led {
+    Found(Found),
+    Fill(Arc<Fill>),
+}
+
+impl Fragmented {
+    pub(crate) fn new(shared: &Arc<Shared>, key: Key, length: u64, source: Source) -> Arc<Self> {
+        let activity = shared.bodies.enter(key);
+        let groups = [source.mount.group(), 0, 0, 0];
+        let description = Description { version: 0, object_bytes: length, groups };
+        Arc::new(Self { shared: Arc::clone(shared), key, length, description, source, activity })
+    }
+
+    /// Bytes of a fragment.
+    pub(crate) fn fragment_bytes(&self, number: u32) -> u64 {
+        let start = u64::from(number) * FRAGMENT_BYTES;
+        self.length.saturating_sub(start).min(FRAGMENT_BYTES)
+    }
+
+    pub(crate) fn has_readers(&self) -> bool {
+        self.activity.readers.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn count_reader(&self, is_new: bool) {
+        if is_new {
+            self.activity.readers.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.activity.readers.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A fill that has a byte, or will have it soon.
+    pub(crate) fn fill_at(&self, position: u64) -> Option<Arc<Fill>> {
+        self.fills().iter().find(|fill| fill.covers(position, AHEAD_MAX)).cloned()
+    }
+
+    /// Begins a fill with content that begins at `position`, where a fragment does.
+    pub(crate) fn begin(self: &Arc<Self>, position: u64, end: u64, content: Box<dyn UpstreamContent>) -> Arc<Fill> {
+        let fill = Arc::new(Fill::new(position, end));
+        self.fills().push(Arc::clone(&fill));
+        let (object, running) = (Arc::clone(self), Arc::clone(&fill));
+        self.shared.runtime.spawn(async move {
+            running.run(&object, content).await;
+            object.fills().retain(|other| !Arc::ptr_eq(other, &running));
+        });
+        fill
+    }
+
+    /// Finds the fragment with the byte at `position` for a reader that reads up to `end`, or
+    /// begins to fetch it.
+    pub(crate) async fn lead(self: &Arc<Self>, position: u64, end: u64) -> Result<Led, Arc<str>> {
+        let number = crate::fill::number_of(position);
+        if let Some(found) = self.find(number).await {
+            return Ok(Led::Found(found));
+        }
+        let _start = self.activity.start.lock().await;
+        // It may have come while this reader waited.
+        if let Some(fill) = self.fill_at(position) {
+            return Ok(Led::Fill(fill));
+        }
+        if let Some(found) = self.find(number).await {
+            return Ok(Led::Found(found));
+        }
+        let start = u64::from(number) * FRAGMENT_BYTES;
+        let next = self.fills().iter().filter_map(|fill| fill.position()).filter(|at| *at > position).min();
+        let wanted = end.next_multiple_of(FRAGMENT_BYTES).min(self.length);
+        let end = next.map_or(wanted, |next| wanted.min(next.next_multiple_of(FRAGMENT_BYTES)));
+        let content = self.fetch_range(start, end).await?;
+        Ok(Led::Fill(self.begin(start, end, content)))
+    }
+
+    /// A whole fragment that is in the store.
+    pub(crate) async fn find(&self, number: u32) -> Option<Found> {
+        let looked_up = self.shared.store.lookup(self.key, Part::fragment(number)).await;
+        let found = self.shared.found(looked_up)?;
+        (found.len() as u64 == self.fragment_bytes(number)).then_some(found)
+    }
+
+    /// Asks the origin for a part of this version.
+    pub(crate) async fn fetch_range(&self, start: u64, end: u64) -> Result<Box<dyn UpstreamContent>, Arc<str>> {
+        let changed = || Err(format!("{} has changed at the origin", self.source.target).into());
+        if self.activity.has_changed.load(Ordering::Relaxed) {
+            return changed();
+        }
+        let Some(version) = &self.source.version else {
+            self.shared.forget(self.source.object).await;
+            return Err("the object has no strong validator, so that it cannot be fetched in parts".into());
+        };
+        let Source { mount, target, fields, .. } = &self.source;
+        let mut fields = fields.clone();
+        fields.push("Range", format!("bytes={start}-{}", end - 1).as_bytes());
+        let mut if_range = Vec::new();
+        version.validator.push_if_range(&mut if_range);
+        fields.push("If-Range", &if_range);
+        let request =
+            UpstreamRequest { method: "GET".into(), target: target.clone(), fields, content: bytes::Bytes::new() };
+        Counters::add(&self.shared.counters.origin_requests, 1);
+        let response = match mount.upstream.fetch(request).await {
+            Ok(response) => response,
+            Err(failure) => {
+                Counters::add(&self.shared.counters.origin_failures, 1);
+                return Err(failure.reason);
+            }
+        };
+        let range = response.fields.first("content-range").and_then(ContentRange::parse);
+        let is_whole = response.status == 200;
+        let received = range.map(|range| range.complete_bytes).or(response.length.filter(|_| is_whole));
+        let same = received.and_then(|length| Version::of(&response.fields, length)).as_ref() == Some(version);
+        match (response.status, range) {
+            (206, Some(range)) if same && range.range.first == start => Ok(response.content),
+            (200, _) if same && start == 0 => Ok(response.content),
+            (200, _) if same => Err("the origin does not send parts of the object".into()),
+            (200 | 206 | 404 | 410 | 416, _) => {
+                if !self.activity.has_changed.swap(true, Ordering::Relaxed) {
+                    Counters::add(&self.shared.counters.changed, 1);
+                    self.shared.forget(self.source.object).await;
+                }
+                changed()
+            }
+            (status, _) => Err(format!("the origin answers {status}").into()),
+        }
+    }
+
+    fn fills(&self) -> MutexGuard<'_, Vec<Arc<Fill>>> {
+        self.activity.fills.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Fragments for Fragmented {
+    fn reader(self: Arc<Self>, range: Range<u64>) -> Box<dyn Reader> {
+        Box::new(FragmentReader::new(self, range))
+    }
+}
+
+/// The fields of a request without those that conditions and ranges of a cache replace.
+pub(crate) fn without_conditions(fields: &StoredFields) -> StoredFields {
+    let mut kept = StoredFields::default();
+    for (name, value) in fields.lines().filter(|(name, _)| !Validation::replaces(name)) {
+        kept.push(name, value);
+    }
+    kept
+}

@@ -1,0 +1,53 @@
+//! Groups of origins as upstreams.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use thalweg_caching::{FieldLines, StoredFields};
+use thalweg_origin::{Body, FailureKind, FetchError, Method, OriginGroup, Request, Response};
+
+use crate::upstream::{BoxFuture, Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse};
+
+impl Upstream for OriginGroup {
+    fn fetch(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>> {
+        Box::pin(async move {
+            let Ok(method) = Method::from_bytes(request.method.as_bytes()) else {
+                return Err(UpstreamFailure { status: 502, reason: "the method cannot be sent to an origin".into() });
+            };
+            let mut asked = Request::new(method, &*request.target);
+            asked.fields = request.fields.lines().map(|(name, value)| (name.into(), value.into())).collect();
+            asked.body = request.content;
+            Self::fetch(self, &asked).await.map(UpstreamResponse::from).map_err(UpstreamFailure::from)
+        })
+    }
+}
+
+impl From<Response> for UpstreamResponse {
+    fn from(response: Response) -> Self {
+        let mut fields = StoredFields::default();
+        for (name, value) in &response.fields {
+            // A name of other characters is no field's (RFC 9110, 5.1).
+            if let Ok(name) = std::str::from_utf8(name) {
+                fields.push(name, value);
+            }
+        }
+        Self { status: response.status, fields, length: response.length, content: Box::new(response.body) }
+    }
+}
+
+impl From<FetchError> for UpstreamFailure {
+    fn from(error: FetchError) -> Self {
+        let status = match error.kind() {
+            FailureKind::Overloaded => 503,
+            FailureKind::Timeout(_) => 504,
+            _ => 502,
+        };
+        Self { status, reason: error.to_string().into() }
+    }
+}
+
+impl UpstreamContent for Body {
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Arc<str>>>> {
+        Box::pin(async move { Some(Self::next(self).await?.map_err(|error| error.to_string().into())) })
+    }
+}

@@ -1,0 +1,93 @@
+//! What all tasks of the tier share.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use thalweg_cache::{Description, Error, Key, Part, Purge};
+use tokio::runtime::Handle;
+
+use crate::consistent::Sets;
+use crate::counters::Counters;
+use crate::entries::Entries;
+use crate::fragmented::Bodies;
+use crate::head::Head;
+use crate::mount::Mount;
+use crate::store::Store;
+
+/// A source of the time, in seconds since 1970.
+pub type Clock = fn() -> i64;
+
+/// Takes a message for the log, on any thread.
+pub type Log = Box<dyn Fn(&str) + Send + Sync>;
+
+pub(crate) struct Shared {
+    pub(crate) mounts: RwLock<Vec<Arc<Mount>>>,
+    pub(crate) store: Store,
+    pub(crate) entries: Arc<Entries>,
+    pub(crate) bodies: Bodies,
+    pub(crate) sets: Sets,
+    pub(crate) counters: Counters,
+    pub(crate) generation: AtomicU64,
+    pub(crate) clock: Clock,
+    pub(crate) log: Log,
+    pub(crate) runtime: Handle,
+    /// This cache's name in Cache-Status.
+    pub(crate) name: Box<str>,
+}
+
+impl Shared {
+    pub(crate) fn mount(&self, number: usize) -> Option<Arc<Mount>> {
+        self.mounts.read().unwrap_or_else(PoisonError::into_inner).get(number).cloned()
+    }
+
+    /// The outcome of a look-up; a failure is a miss.
+    pub(crate) fn found<T>(&self, looked_up: Result<Option<T>, Error>) -> Option<T> {
+        looked_up.unwrap_or_else(|error| {
+            self.report(&error);
+            None
+        })
+    }
+
+    /// Whether an operation on the store succeeded.
+    pub(crate) fn stored(&self, result: Result<(), Error>) -> bool {
+        result.inspect_err(|error| self.report(error)).is_ok()
+    }
+
+    fn report(&self, error: &Error) {
+        Counters::add(&self.counters.store_failures, 1);
+        (self.log)(&format!("the disk cache: {error}"));
+    }
+
+    /// The head of a name, empty if none is stored.
+    pub(crate) async fn load(&self, mount: &Mount, key: Key, name: &str) -> Head {
+        let bytes = self.found(self.store.head(key).await);
+        bytes.and_then(|bytes| Head::decode(&bytes, name, &mount.policy)).unwrap_or_default()
+    }
+
+    /// Stores a head. One that is too long for the store is not stored.
+    pub(crate) async fn save(&self, key: Key, name: &str, head: &Head, groups: [u32; 4]) -> bool {
+        if head.variants.is_empty() {
+            self.forget(key).await;
+            return true;
+        }
+        let bytes = head.encode(name);
+        let object_bytes = head.variants.last().map_or(0, |variant| variant.body.length());
+        let description = Description { version: 0, object_bytes, groups };
+        let appended = self.store.append(key, Part::HEAD, description, bytes.into()).await;
+        match appended {
+            Err(Error::FragmentTooLong { .. }) => false,
+            other => self.stored(other),
+        }
+    }
+
+    /// Purges an object: nothing of it is found any more, also by loops that hold it.
+    pub(crate) async fn forget(&self, key: Key) {
+        self.stored(self.store.purge(vec![Purge::Key(key)]).await);
+        self.advance_generation();
+    }
+
+    /// Has loops drop what they hold.
+    pub(crate) fn advance_generation(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+}

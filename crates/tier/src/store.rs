@@ -1,0 +1,90 @@
+//! The store as the tier's tasks use it: its calls may wait for a disk, and run on threads for that.
+
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use thalweg_cache::{Body as StoredBody, Cache, Description, Error, Fragment, Key, Location, Part, Purge};
+use tokio::task::spawn_blocking;
+
+/// Bytes of a fragment of a body.
+pub(crate) const FRAGMENT_BYTES: u64 = thalweg_cache::FRAGMENT_BYTES_MAX as u64;
+
+/// The bytes of a fragment that was found.
+pub(crate) enum Found {
+    Bytes(Bytes),
+    File(Location),
+}
+
+impl Found {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::File(location) => location.length as usize,
+        }
+    }
+
+    fn of(fragment: Fragment) -> Self {
+        match fragment.body {
+            StoredBody::Memory(bytes) => Self::Bytes(Bytes::from_owner(bytes)),
+            StoredBody::File(location) => Self::File(location),
+        }
+    }
+}
+
+/// The store.
+#[derive(Clone)]
+pub(crate) struct Store(Arc<Cache>);
+
+impl Store {
+    pub(crate) fn new(cache: Arc<Cache>) -> Self {
+        Self(cache)
+    }
+
+    pub(crate) fn cache(&self) -> &Arc<Cache> {
+        &self.0
+    }
+
+    /// The bytes of a head, in memory.
+    pub(crate) async fn head(&self, key: Key) -> Result<Option<Bytes>, Error> {
+        self.on_thread(move |cache| {
+            Ok(match cache.lookup(key, Part::HEAD)?.map(Found::of) {
+                Some(Found::Bytes(bytes)) => Some(bytes),
+                Some(Found::File(location)) => {
+                    let mut bytes = vec![0; location.length as usize];
+                    let read = location.file.read_exact_at(&mut bytes, location.offset);
+                    read.ok().map(|()| Bytes::from(bytes))
+                }
+                None => None,
+            })
+        })
+        .await
+    }
+
+    /// Looks a fragment up.
+    pub(crate) async fn lookup(&self, key: Key, part: Part) -> Result<Option<Found>, Error> {
+        self.on_thread(move |cache| Ok(cache.lookup(key, part)?.map(Found::of))).await
+    }
+
+    pub(crate) async fn append(
+        &self,
+        key: Key,
+        part: Part,
+        description: Description,
+        body: Bytes,
+    ) -> Result<(), Error> {
+        self.on_thread(move |cache| cache.append(key, part, description, &body)).await
+    }
+
+    pub(crate) async fn purge(&self, purges: Vec<Purge>) -> Result<(), Error> {
+        self.on_thread(move |cache| cache.purge(&purges)).await
+    }
+
+    async fn on_thread<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&Cache) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let cache = Arc::clone(&self.0);
+        spawn_blocking(move || operation(&cache)).await.expect("no operation of the store panics")
+    }
+}

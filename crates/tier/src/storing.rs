@@ -1,0 +1,319 @@
+//! Storing a response that has come: in the head, in fragments, or not at all.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use rand::random;
+use thalweg_cache::{Description, Key, Part};
+use thalweg_caching::{
+    ContentRange, Outcome, Storability, StoredFields, StoredResponse, Version, cache_groups, storability,
+};
+
+use crate::answer::{Answer, Content, Relay, Response};
+use crate::counters::Counters;
+use crate::entries::InUse;
+use crate::excerpt::Excerpt;
+use crate::exchange::Exchange;
+use crate::fetching::Received;
+use crate::head::{Body, GROUPS_MAX, NAME_BYTES_MAX, Variant};
+use crate::relay::channel;
+use crate::store::FRAGMENT_BYTES;
+use crate::upstream::UpstreamContent;
+
+/// A body up to this size is stored in the head.
+pub(crate) const INLINE_BYTES_MAX: u64 = 32 << 10;
+/// The longest object that is stored: as many fragments as have numbers.
+const OBJECT_BYTES_MAX: u64 = 1 << 48;
+
+/// Content that came while there was room for it.
+enum Collected {
+    Whole(Bytes),
+    /// There is more.
+    Beginning(Bytes),
+    CutOff(Bytes, Arc<str>),
+}
+
+impl Exchange {
+    /// Answers with a response of the origin, which is stored if it may be.
+    pub(super) async fn take(&self, entry: &InUse, received: Received) -> Answer {
+        let Received { response, times, .. } = &received;
+        let (policy, status) = (&self.mount.policy, response.status);
+        let decided = storability(policy, &self.request(), &self.uri, status, &response.fields, *times);
+        let is_storable = self.name.len() <= NAME_BYTES_MAX && cache_groups(&response.fields).len() <= GROUPS_MAX;
+        match decided {
+            Storability::Complete if is_storable => {
+                entry.set_shared();
+                self.store_whole(entry, received).await
+            }
+            Storability::Partial(range) if is_storable && self.can_store_part(&received, range) => {
+                entry.set_shared();
+                self.store_part(entry, received, range).await
+            }
+            Storability::Partial(range) if is_storable && range.range.length() <= INLINE_BYTES_MAX => {
+                entry.set_shared();
+                self.store_excerpt(entry, received, range).await
+            }
+            _ => {
+                entry.set_unshared(self.now());
+                self.relay(received, None)
+            }
+        }
+    }
+
+    /// A part is stored if it begins with a fragment, as those do that the tier asks for, and if
+    /// more parts of the same version can be asked for.
+    fn can_store_part(&self, received: &Received, range: ContentRange) -> bool {
+        let response = &received.response;
+        let version = Version::of(&response.fields, range.complete_bytes);
+        let is_long = range.complete_bytes > INLINE_BYTES_MAX && range.complete_bytes < OBJECT_BYTES_MAX;
+        let end = range.range.last + 1;
+        let is_aligned = range.range.first.is_multiple_of(FRAGMENT_BYTES)
+            && (end.is_multiple_of(FRAGMENT_BYTES) || end == range.complete_bytes);
+        version.is_some() && is_long && is_aligned
+    }
+
+    async fn store_whole(&self, entry: &InUse, received: Received) -> Answer {
+        match received.response.length {
+            Some(length) if length > INLINE_BYTES_MAX => {
+                if received.response.status != 200 || length >= OBJECT_BYTES_MAX {
+                    return self.relay(received, None);
+                }
+                self.store_fragments(entry, received, length, 0, length).await
+            }
+            length => self.store_collected(entry, received, length).await,
+        }
+    }
+
+    async fn store_part(&self, entry: &InUse, mut received: Received, range: ContentRange) -> Answer {
+        received.response.status = 200;
+        received.response.fields.remove("content-range");
+        let (first, end) = (range.range.first, range.range.last + 1);
+        self.store_fragments(entry, received, range.complete_bytes, first, end).await
+    }
+
+    /// Stores a short part as it is.
+    async fn store_excerpt(&self, entry: &InUse, mut received: Received, range: ContentRange) -> Answer {
+        let length = Some(range.range.length());
+        let bytes = match collect(&mut *received.response.content, length, INLINE_BYTES_MAX).await {
+            Collected::Whole(bytes) if bytes.len() as u64 == range.range.length() => bytes,
+            Collected::Whole(bytes) | Collected::Beginning(bytes) => {
+                return self.cut_off(received, bytes, "the origin sends another part than it says".into()).await;
+            }
+            Collected::CutOff(bytes, reason) => return self.cut_off(received, bytes, reason).await,
+        };
+        Counters::add(&self.shared.counters.origin_bytes, bytes.len() as u64);
+        received.response.status = 200;
+        received.response.fields.remove("content-range");
+        let excerpt = Arc::new(Excerpt { first: range.range.first, bytes, length: range.complete_bytes });
+        let (variant, fields) = self.variant(&received, Body::Excerpt(Arc::clone(&excerpt)));
+        let stored = self.put(entry, variant.clone()).await;
+        let outcome = self.outcome(&received.reason, stored);
+        self.answer_with(&variant, Some(fields), Content::Fragments(excerpt), outcome)
+    }
+
+    /// Stores content of known length while it comes.
+    async fn store_fragments(&self, entry: &InUse, received: Received, length: u64, first: u64, end: u64) -> Answer {
+        let key = self.new_key();
+        let (variant, fields) = self.variant(&received, Body::Fragments { key, length });
+        let object = self.fragmented(&variant, key);
+        object.begin(first, end, received.response.content);
+        let stored = self.put(entry, variant.clone()).await;
+        let outcome = self.outcome(&received.reason, stored);
+        self.answer_with(&variant, Some(fields), Content::Fragments(object), outcome)
+    }
+
+    /// Stores content that is short, or whose length is not known, when it has come.
+    async fn store_collected(&self, entry: &InUse, mut received: Received, length: Option<u64>) -> Answer {
+        let status = received.response.status;
+        let most = if status == 200 { FRAGMENT_BYTES } else { INLINE_BYTES_MAX };
+        let collected = collect(&mut *received.response.content, length, most).await;
+        let bytes = match collected {
+            Collected::Whole(bytes) => bytes,
+            Collected::Beginning(bytes) if status == 200 => return self.store_unknown(entry, received, bytes),
+            Collected::Beginning(bytes) => return self.relay(received, Some(bytes)),
+            Collected::CutOff(bytes, reason) => return self.cut_off(received, bytes, reason).await,
+        };
+        Counters::add(&self.shared.counters.origin_bytes, bytes.len() as u64);
+        let length = bytes.len() as u64;
+        let body = if length <= INLINE_BYTES_MAX {
+            Body::Inline(bytes.clone())
+        } else {
+            let key = self.new_key();
+            let description = self.description(length);
+            let appended = self.shared.store.append(key, Part::fragment(0), description, bytes.clone()).await;
+            if !self.shared.stored(appended) {
+                let (variant, fields) = self.variant(&received, Body::Inline(bytes.clone()));
+                let outcome = self.outcome(&received.reason, false);
+                return self.answer_with(&variant, Some(fields), Content::Memory(bytes), outcome);
+            }
+            Body::Fragments { key, length }
+        };
+        let (variant, fields) = self.variant(&received, body);
+        let stored = self.put(entry, variant.clone()).await;
+        let outcome = self.outcome(&received.reason, stored);
+        self.answer_with(&variant, Some(fields), Content::Memory(bytes), outcome)
+    }
+
+    /// Relays content whose length is not known, and stores it when it has come to its end.
+    fn store_unknown(&self, entry: &InUse, mut received: Received, first: Bytes) -> Answer {
+        // Others would wait for its end.
+        entry.set_unshared(self.now());
+        let fields = self.relayed_fields(&received.response.fields, self.outcome(&received.reason, true));
+        let (writer, reader) = channel();
+        let this = self.clone();
+        self.shared.runtime.spawn(async move {
+            let key = this.new_key();
+            let mut parts =
+                Parts { exchange: &this, key, number: 0, pending: BytesMut::new(), length: 0, is_stored: true };
+            parts.take(&first).await;
+            // The client may go away; the object is stored all the same.
+            let _ = writer.send(Ok(first)).await;
+            while let Some(piece) = received.response.content.next().await {
+                if let Ok(bytes) = &piece {
+                    parts.take(bytes).await;
+                }
+                let is_cut_off = piece.is_err();
+                if (writer.send(piece).await.is_err() && !parts.is_stored) || is_cut_off {
+                    return;
+                }
+            }
+            if let Some(length) = parts.finish().await {
+                let entry = this.shared.entries.enter(this.key, this.now());
+                let (variant, _) = this.variant(&received, Body::Fragments { key, length });
+                this.put(&entry, variant).await;
+                entry.set_shared();
+            }
+        });
+        Counters::add(&self.shared.counters.misses, 1);
+        Answer::Response(Response { status: 200, fields, length: None, content: Relay::Stream(Box::new(reader)) })
+    }
+
+    /// Answers with content that was cut off, in the same way.
+    async fn cut_off(&self, received: Received, bytes: Bytes, reason: Arc<str>) -> Answer {
+        let outcome = self.outcome(&received.reason, false);
+        let fields = self.relayed_fields(&received.response.fields, outcome);
+        let (writer, reader) = channel();
+        if !bytes.is_empty() {
+            let _ = writer.send(Ok(bytes)).await;
+        }
+        let _ = writer.send(Err(reason)).await;
+        let (status, length) = (received.response.status, received.response.length);
+        Answer::Response(Response { status, fields, length, content: Relay::Stream(Box::new(reader)) })
+    }
+
+    /// Puts a response into the head of its object.
+    async fn put(&self, entry: &InUse, variant: Variant) -> bool {
+        Counters::add(&self.shared.counters.misses, 1);
+        let _change = entry.change.lock().await;
+        let mut head = self.shared.load(&self.mount, self.key, &self.name).await;
+        let is_replaced = !head.variants.is_empty();
+        if let Some(set) = self.set() {
+            set.note(&self.ask.target, variant.response.last_modified());
+        }
+        head.put(variant);
+        let Some(groups) = head.groups(&self.mount) else { return false };
+        let is_saved = self.shared.save(self.key, &self.name, &head, groups).await;
+        if is_replaced {
+            self.shared.advance_generation();
+        }
+        is_saved
+    }
+
+    /// A response as it is stored, and its fields for the client that it answers.
+    fn variant(&self, received: &Received, body: Body) -> (Variant, StoredFields) {
+        let Received { response, times, .. } = received;
+        let (policy, fields) = (&self.mount.policy, &response.fields);
+        let stored = StoredResponse::new(policy, &self.ask.fields, response.status, fields, *times);
+        let mut sent = StoredFields::end_to_end(fields, &[]);
+        if !thalweg_caching::FieldLines::has(&sent, "date") {
+            let date = thalweg_caching::FieldLines::first(&stored.fields, "date").map(<[u8]>::to_vec);
+            sent.push("Date", &date.unwrap_or_default());
+        }
+        (Variant::new(stored, body), sent)
+    }
+
+    fn outcome(&self, reason: &thalweg_caching::ForwardReason, stored: bool) -> Outcome {
+        Outcome::Forward { reason: *reason, status: None, stored, collapsed: false }
+    }
+
+    fn description(&self, length: u64) -> Description {
+        Description { version: 0, object_bytes: length, groups: [self.mount.group(), 0, 0, 0] }
+    }
+
+    /// A key for the fragments of one response. No other has it, so that no fragment is ever taken
+    /// for another version's.
+    fn new_key(&self) -> Key {
+        Key::of(format!("{}\0{:x}", self.name, random::<u128>()).as_bytes())
+    }
+}
+
+/// Content that is stored while it is relayed.
+struct Parts<'e> {
+    exchange: &'e Exchange,
+    key: Key,
+    number: u32,
+    pending: BytesMut,
+    length: u64,
+    /// Whether the store took everything so far.
+    is_stored: bool,
+}
+
+impl Parts<'_> {
+    async fn take(&mut self, mut bytes: &[u8]) {
+        self.length += bytes.len() as u64;
+        while self.is_stored && !bytes.is_empty() {
+            let room = FRAGMENT_BYTES as usize - self.pending.len();
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.pending.extend_from_slice(now);
+            bytes = later;
+            if self.pending.len() as u64 == FRAGMENT_BYTES {
+                self.append().await;
+            }
+        }
+    }
+
+    /// Bytes of the whole, if all of it was stored.
+    async fn finish(mut self) -> Option<u64> {
+        if !self.pending.is_empty() {
+            self.append().await;
+        }
+        self.is_stored.then_some(self.length)
+    }
+
+    async fn append(&mut self) {
+        let (shared, bytes) = (&self.exchange.shared, self.pending.split().freeze());
+        let description = self.exchange.description(0);
+        let appended = shared.store.append(self.key, Part::fragment(self.number), description, bytes).await;
+        self.is_stored = shared.stored(appended);
+        self.number += 1;
+    }
+}
+
+/// Reads content until its end, or until there are more than `most` bytes.
+async fn collect(content: &mut dyn UpstreamContent, length: Option<u64>, most: u64) -> Collected {
+    let mut pieces: Vec<Bytes> = Vec::new();
+    let mut bytes = 0;
+    loop {
+        match content.next().await {
+            Some(Ok(piece)) => {
+                bytes += piece.len() as u64;
+                pieces.push(piece);
+                if bytes > most {
+                    return Collected::Beginning(joined(pieces));
+                }
+            }
+            Some(Err(reason)) => return Collected::CutOff(joined(pieces), reason),
+            None if length.is_some_and(|length| length != bytes) => {
+                return Collected::CutOff(joined(pieces), "the origin ended it early".into());
+            }
+            None => return Collected::Whole(joined(pieces)),
+        }
+    }
+}
+
+fn joined(pieces: Vec<Bytes>) -> Bytes {
+    match <[Bytes; 1]>::try_from(pieces) {
+        Ok([bytes]) => bytes,
+        Err(pieces) => pieces.concat().into(),
+    }
+}

@@ -1,0 +1,57 @@
+//! Origins as the tier sees them: whatever answers a request in time.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use thalweg_caching::StoredFields;
+
+/// A future of this crate's interfaces.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The origins of a mount. Retries, failover, limits and time-outs are theirs.
+pub trait Upstream: Send + Sync {
+    /// Asks for a response, whose head has arrived when this is over.
+    fn fetch(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>>;
+}
+
+/// A request to an origin.
+#[derive(Clone, Debug)]
+pub struct UpstreamRequest {
+    /// The method's name.
+    pub method: Box<str>,
+    /// Path and query.
+    pub target: Box<str>,
+    /// The fields, without Host, Content-Length and those of a connection.
+    pub fields: StoredFields,
+    /// The whole content.
+    pub content: Bytes,
+}
+
+/// The response of an origin.
+pub struct UpstreamResponse {
+    /// Its final status.
+    pub status: u16,
+    /// Its fields.
+    pub fields: StoredFields,
+    /// Bytes of its content, if its head told.
+    pub length: Option<u64>,
+    /// Its content.
+    pub content: Box<dyn UpstreamContent>,
+}
+
+/// The content of a response that is coming in.
+pub trait UpstreamContent: Send {
+    /// The next bytes; `None` once all have come. An error is final.
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Arc<str>>>>;
+}
+
+/// Why an origin gave no response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamFailure {
+    /// The status that a client gets: 502, 503 or 504.
+    pub status: u16,
+    /// What was tried, where, and what happened.
+    pub reason: Arc<str>,
+}
