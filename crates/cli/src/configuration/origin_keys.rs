@@ -134,6 +134,13 @@ pub(super) fn forwarding<K: Keys>(keys: &mut K, forwarding: &mut Forwarding) {
         &COUNT_32,
         &mut forwarding.heuristic_percent,
     );
+    keys.value(
+        "consistent",
+        "Patterns of paths below the mount whose objects are validated together, such as the signed metadata of a \
+         package archive; with `**`, each folder below the part in front of it is a set.",
+        &TEXTS.like("[\"dists/**\"]"),
+        &mut forwarding.consistent,
+    );
 }
 
 impl Named for OriginProtocol {

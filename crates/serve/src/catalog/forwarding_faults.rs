@@ -117,6 +117,11 @@ fn of_mount(mount: &MountConfig, config: &ServerConfig, at: &str, faults: &mut V
     if forwarding.content_bytes_max > CONTENT_BYTES_MAX {
         add("content_bytes_max", "expected at most 64MiB; contents are kept in memory".to_owned());
     }
+    for (index, pattern) in forwarding.consistent.iter().enumerate() {
+        if let Err(error) = globset::Glob::new(pattern) {
+            add(&format!("consistent.{index}"), format!("{pattern:?} is not a pattern: {}", error.kind()));
+        }
+    }
     if forwarding.heuristic_percent > 100 {
         add("heuristic_percent", "expected at most 100".to_owned());
     }
@@ -195,6 +200,7 @@ mod tests {
         check(mount(|mount| mount.forwarding.methods = vec!["GET".to_owned()]), &["site.0.mount.0.methods"]);
         check(mount(|mount| mount.forwarding.methods.push("TRACE".to_owned())), &["site.0.mount.0.methods.2"]);
         check(mount(|mount| mount.forwarding.methods.push("post".to_owned())), &["site.0.mount.0.methods.2"]);
+        check(mount(|mount| mount.forwarding.consistent = vec!["a[".to_owned()]), &["site.0.mount.0.consistent.0"]);
         check(mount(|mount| mount.forwarding.heuristic_percent = 101), &["site.0.mount.0.heuristic_percent"]);
     }
 }

@@ -132,6 +132,8 @@ pub struct Forwarding {
     pub stale_if_error: Duration,
     /// How much of the age of its last modification a response without a lifetime is fresh for.
     pub heuristic_percent: u32,
+    /// Patterns of paths below the mount, whose objects are validated together.
+    pub consistent: Vec<String>,
 }
 
 impl Forwarding {
@@ -153,6 +155,7 @@ impl Default for Forwarding {
             stale_while_revalidate: seconds(policy.stale_while_revalidate_seconds),
             stale_if_error: seconds(policy.stale_if_error_seconds),
             heuristic_percent: policy.heuristic_percent,
+            consistent: Vec::new(),
         }
     }
 }

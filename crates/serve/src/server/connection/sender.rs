@@ -328,6 +328,11 @@ impl Sender {
             }
             self.sending_bytes += span.len;
             self.is_sending = true;
+            if span.file.is_leased()
+                && let Transport::Plain(socket) = link.transport
+            {
+                link.shared.leases.add(*socket, &span.file);
+            }
             link.transport.send_file(link.driver, link.shared.memory(), bytes, (span, self.span_end()));
             return;
         }

@@ -6,6 +6,7 @@ use thalweg_reactor::BufferPool;
 use thalweg_sys::FileChanged;
 
 use super::times::Times;
+use crate::server::leases::Leases;
 use crate::content::blocking_pool::BlockingPool;
 use crate::content::body::Payload;
 use crate::content::local::residency::Residency;
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) failure: Option<Rc<str>>,
     /// The file of a connection's response, which was modified.
     pub(crate) file_change: Option<FileChanged>,
+    /// Leases on bytes that the kernel may still send.
+    pub(crate) leases: Leases,
     /// The response of a connection that [queues](Fate::QueuesForSlot) for a slot.
     pub(crate) held: Option<Box<Payload>>,
 }
