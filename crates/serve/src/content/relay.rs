@@ -47,9 +47,14 @@ impl BodyReader {
         Self { reader, left: length, inbox }
     }
 
+    /// Whether all of it was read, as far as that is known.
+    pub(crate) fn is_over(&self) -> bool {
+        self.left == Some(0)
+    }
+
     /// The next piece. If there is none yet, the connection of `waiter` is woken when there is.
     pub(crate) fn next(&mut self, waiter: SocketId) -> Piece {
-        if self.left == Some(0) {
+        if self.is_over() {
             return Piece::End;
         }
         let inbox = Arc::clone(&self.inbox);

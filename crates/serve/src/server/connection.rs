@@ -224,7 +224,7 @@ impl Connection {
         }
         let sent_bytes = self.sender.take_sent();
         shared.totals.bytes += sent_bytes;
-        if !shared.leases.is_empty() {
+        if self.sender.has_leased {
             let transport = &self.transport;
             shared.leases.on_sent(transport.socket(), sent_bytes, || transport.unacknowledged(driver));
         }

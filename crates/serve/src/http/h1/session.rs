@@ -389,8 +389,7 @@ impl Session {
             match progress.event {
                 Some(RequestEvent::Head(head)) => {
                     self.requests = self.requests.saturating_add(1);
-                    if services.responder.forwarder.is_some()
-                        && has_body(&head)
+                    if has_body(&head)
                         && let Some(bytes_max) = services.responder.wanted_content(&head)
                     {
                         match gather_content(&head, bytes_max, services) {

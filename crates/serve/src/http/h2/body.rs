@@ -120,6 +120,7 @@ impl BodyRest {
                 Some(Piece::Failed(reason)) => return Available::Failed(reason),
                 Some(Piece::End) | None => return Available::Bytes { bytes: 0, is_last: true },
             }
+            self.stream = self.stream.take().filter(|reader| !reader.is_over());
         }
         let bytes = self.at_hand();
         let has_file = self.memory.is_some() && self.file.as_ref().is_some_and(|span| span.len > 0);

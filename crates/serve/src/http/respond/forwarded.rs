@@ -173,7 +173,7 @@ impl Responder {
         let (second, may_be_held) = (date_cache.second(), object.may_be_held);
         let mut object = Object::forwarded(object, &policy, second, forwarder.small_bytes_max(), forwarder.inbox());
         let chosen = reply(&mut object, request, false, (date_cache, boundaries), out);
-        if may_be_held {
+        if may_be_held && matches!(request.method, Method::Get | Method::Head) {
             forwarder.hold(object, generation, second);
         }
         Answer::Encoded(match chosen {
