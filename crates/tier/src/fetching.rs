@@ -6,8 +6,8 @@ use bytes::Bytes;
 use thalweg_cache::{Key, Purge};
 use thalweg_caching::validation::{HeadOutcome, ValidationOutcome, head_outcome, outcome};
 use thalweg_caching::{
-    CacheStatus, Failure as OriginFailure, Fallback, FieldLines, ForwardReason, Outcome, StoredFields, StoredResponse,
-    Times, Validation, invalidation, may_stay_stored,
+    CacheStatus, ContentRange, Failure as OriginFailure, Fallback, FieldLines, ForwardReason, Outcome, StoredFields,
+    StoredResponse, Times, Validation, invalidation, may_stay_stored,
 };
 use thalweg_wire::Method;
 
@@ -27,6 +27,23 @@ pub(crate) struct Received {
     pub(crate) response: UpstreamResponse,
     pub(crate) times: Times,
     pub(crate) reason: ForwardReason,
+    /// It was asked for with a range of the tier's.
+    pub(crate) has_own_range: bool,
+}
+
+impl Received {
+    /// Makes a part that is the whole a response with the whole.
+    pub(super) fn make_whole(&mut self) {
+        let response = &mut self.response;
+        let range = response.fields.first("content-range").and_then(ContentRange::parse);
+        if self.has_own_range
+            && response.status == 206
+            && range.is_some_and(|range| range.range.length() == range.complete_bytes)
+        {
+            response.status = 200;
+            response.fields.remove("content-range");
+        }
+    }
 }
 
 impl Exchange {
@@ -35,7 +52,8 @@ impl Exchange {
         let mut question = question;
         loop {
             let Question { validation, reason, fallback } = &question;
-            let received = match self.fetch(self.fields_for_origin(entry, validation.as_ref()), *reason).await {
+            let (fields, has_own_range) = self.fields_for_origin(entry, validation.as_ref());
+            let received = match self.fetch(fields, has_own_range, *reason).await {
                 Ok(received) => received,
                 Err(failure) => {
                     entry.set_unshared(self.now() - 9);
@@ -80,33 +98,45 @@ impl Exchange {
                 return self.relay(received, None);
             }
             self.invalidate(status, fields).await;
-            return self.take(entry, received).await;
+            if let Some(answer) = self.take(entry, received).await {
+                return answer;
+            }
+            question = Question { validation: None, reason: *reason, fallback: *fallback };
         }
     }
 
     /// The fields of the request to the origin. What is stored answers any condition and any range,
     /// so that a client's own ones go to the origin only if its response was not stored lately.
-    fn fields_for_origin(&self, entry: &InUse, validation: Option<&Validation>) -> StoredFields {
+    fn fields_for_origin(&self, entry: &InUse, validation: Option<&Validation>) -> (StoredFields, bool) {
         let is_stored = self.method() == Method::Get && entry.is_shared(self.now()) && !self.directives.no_store;
         if !is_stored && validation.is_none() {
-            return self.ask.fields.clone();
+            return (self.ask.fields.clone(), false);
         }
         let mut fields = without_conditions(&self.ask.fields);
         if let Some(validation) = validation {
             validation.fields().for_each(|(name, value)| fields.push(name, value));
-        } else if let Some((first, end)) = self.wanted_of_unknown()
-            && !(first < FRAGMENT_BYTES && end.is_none())
-        {
-            // Whole fragments.
-            let first = first / FRAGMENT_BYTES * FRAGMENT_BYTES;
-            let last = end.map(|end| end.div_ceil(FRAGMENT_BYTES).saturating_mul(FRAGMENT_BYTES) - 1);
-            let last = last.map_or_else(String::new, |last| last.to_string());
-            fields.push("Range", format!("bytes={first}-{last}").as_bytes());
+            return (fields, false);
         }
-        fields
+        let part_bytes = self.mount.upstream.part_bytes();
+        let (first, end) = self.wanted_of_unknown().unwrap_or((0, None));
+        // Whole fragments, and no more than one part.
+        let first = first / FRAGMENT_BYTES * FRAGMENT_BYTES;
+        let end = end.map(|end| end.div_ceil(FRAGMENT_BYTES).saturating_mul(FRAGMENT_BYTES));
+        let end = part_bytes.map(|part| (first / part + 1) * part).into_iter().chain(end).min();
+        if first == 0 && end.is_none() {
+            return (fields, false);
+        }
+        let last = end.map_or_else(String::new, |end| (end - 1).to_string());
+        fields.push("Range", format!("bytes={first}-{last}").as_bytes());
+        (fields, true)
     }
 
-    async fn fetch(&self, fields: StoredFields, reason: ForwardReason) -> Result<Received, UpstreamFailure> {
+    async fn fetch(
+        &self,
+        fields: StoredFields,
+        has_own_range: bool,
+        reason: ForwardReason,
+    ) -> Result<Received, UpstreamFailure> {
         let (method, target, content) = (self.ask.method.clone(), self.ask.target.clone(), self.ask.content.clone());
         Counters::add(&self.shared.counters.origin_requests, 1);
         let request = self.now();
@@ -115,7 +145,7 @@ impl Exchange {
         if fetched.is_err() {
             Counters::add(&self.shared.counters.origin_failures, 1);
         }
-        Ok(Received { response: fetched?, times, reason })
+        Ok(Received { response: fetched?, times, reason, has_own_range })
     }
 
     /// The answer after the origin gave none.
@@ -229,7 +259,7 @@ impl Exchange {
     pub(super) fn relay(&self, received: Received, first: Option<Bytes>) -> Answer {
         Counters::add(&self.shared.counters.passed, 1);
         let Received { response, reason, .. } = received;
-        let UpstreamResponse { status, fields, length, content } = response;
+        let UpstreamResponse { status, fields, length, content, .. } = response;
         let outcome = Outcome::Forward { reason, status: None, stored: false, collapsed: false };
         let fields = self.relayed_fields(&fields, outcome);
         let is_empty = self.method() == Method::Head || matches!(status, 204 | 304) || length == Some(0);

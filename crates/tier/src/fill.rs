@@ -36,6 +36,8 @@ pub(crate) struct Fill {
     wanted: Notify,
     /// The first byte of the object that it does not fetch.
     end: u64,
+    /// Whether the store gets it.
+    is_stored: bool,
 }
 
 struct State {
@@ -78,7 +80,7 @@ pub(crate) fn number_of(position: u64) -> u32 {
 
 impl Fill {
     /// A fill of the bytes from `position`, where a fragment begins, up to `end`.
-    pub(crate) fn new(position: u64, end: u64) -> Self {
+    pub(crate) fn new(position: u64, end: u64, is_stored: bool) -> Self {
         let state = State {
             number: number_of(position),
             pieces: Vec::new(),
@@ -87,7 +89,7 @@ impl Fill {
             outcome: None,
             waiters: Vec::new(),
         };
-        Self { state: Mutex::new(state), wanted: Notify::new(), end }
+        Self { state: Mutex::new(state), wanted: Notify::new(), end, is_stored }
     }
 
     /// Whether it will have a byte soon: within this many fragments.
@@ -163,7 +165,7 @@ impl Fill {
                 return Outcome::Failed(reason);
             }
             match object.fetch_range(position, self.end).await {
-                Ok(rest) => content = rest,
+                Ok(rest) => content = rest.content,
                 Err(failed) => {
                     return Outcome::Failed(format!("{reason}; going on at byte {position}: {failed}").into());
                 }
@@ -214,7 +216,8 @@ impl Fill {
         // one, which is no fragment.
         let is_fragment = fragment.len() as u64 == object.fragment_bytes(number);
         let description = object.description;
-        let is_stored = is_fragment
+        let is_stored = self.is_stored
+            && is_fragment
             && object.shared.stored(
                 object.shared.store.append(object.key, Part::fragment(number), description, fragment.clone()).await,
             );

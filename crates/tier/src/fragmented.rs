@@ -17,7 +17,7 @@ use crate::mount::Mount;
 use crate::reader::FragmentReader;
 use crate::shared::Shared;
 use crate::store::{FRAGMENT_BYTES, Found};
-use crate::upstream::{UpstreamContent, UpstreamRequest};
+use crate::upstream::{UpstreamRequest, UpstreamResponse};
 
 /// A reader waits for a fill that is at most so many fragments behind it, and begins another one
 /// otherwise.
@@ -116,8 +116,9 @@ impl Fragmented {
     }
 
     /// Begins a fill with content that begins at `position`, where a fragment does.
-    pub(crate) fn begin(self: &Arc<Self>, position: u64, end: u64, content: Box<dyn UpstreamContent>) -> Arc<Fill> {
-        let fill = Arc::new(Fill::new(position, end));
+    pub(crate) fn begin(self: &Arc<Self>, position: u64, end: u64, response: UpstreamResponse) -> Arc<Fill> {
+        let UpstreamResponse { content, is_peers, .. } = response;
+        let fill = Arc::new(Fill::new(position, end, !is_peers || self.length <= FRAGMENT_BYTES));
         self.fills().push(Arc::clone(&fill));
         let (object, running) = (Arc::clone(self), Arc::clone(&fill));
         self.shared.runtime.spawn(async move {
@@ -146,8 +147,9 @@ impl Fragmented {
         let next = self.fills().iter().filter_map(|fill| fill.position()).filter(|at| *at > position).min();
         let wanted = end.next_multiple_of(FRAGMENT_BYTES).min(self.length);
         let end = next.map_or(wanted, |next| wanted.min(next.next_multiple_of(FRAGMENT_BYTES)));
-        let content = self.fetch_range(start, end).await?;
-        Ok(Led::Fill(self.begin(start, end, content)))
+        let end = self.source.mount.upstream.part_bytes().map_or(end, |part| end.min((start / part + 1) * part));
+        let response = self.fetch_range(start, end).await?;
+        Ok(Led::Fill(self.begin(start, end, response)))
     }
 
     /// A whole fragment that is in the store.
@@ -158,7 +160,7 @@ impl Fragmented {
     }
 
     /// Asks the origin for a part of this version.
-    pub(crate) async fn fetch_range(&self, start: u64, end: u64) -> Result<Box<dyn UpstreamContent>, Arc<str>> {
+    pub(crate) async fn fetch_range(&self, start: u64, end: u64) -> Result<UpstreamResponse, Arc<str>> {
         let changed = || Err(format!("{} has changed at the origin", self.source.target).into());
         if self.activity.has_changed.load(Ordering::Relaxed) {
             return changed();
@@ -188,8 +190,8 @@ impl Fragmented {
         let received = range.map(|range| range.complete_bytes).or(response.length.filter(|_| is_whole));
         let same = received.and_then(|length| Version::of(&response.fields, length)).as_ref() == Some(version);
         match (response.status, range) {
-            (206, Some(range)) if same && range.range.first == start => Ok(response.content),
-            (200, _) if same && start == 0 => Ok(response.content),
+            (206, Some(range)) if same && range.range.first == start => Ok(response),
+            (200, _) if same && start == 0 => Ok(response),
             (200, _) if same => Err("the origin does not send parts of the object".into()),
             (200 | 206 | 404 | 410 | 416, _) => {
                 if !self.activity.has_changed.swap(true, Ordering::Relaxed) {

@@ -14,6 +14,7 @@
 //! | `ask`, `answer` | what loops and the tier tell each other |
 //! | `upstream`, `mount` | origins as the tier sees them, and the places that they answer for |
 //! | `origins` | groups of origins as one upstream |
+//! | `cluster` | servers that share the fetching from an origin |
 //! | `tier`, `shared`, `counters` | the threads, and what their tasks share |
 //! | `exchange`, `fetching`, `storing` | one request: what is stored, asked and kept |
 //! | `consistent` | objects that are validated together |
@@ -28,6 +29,7 @@
 
 mod answer;
 mod ask;
+mod cluster;
 mod consistent;
 mod counters;
 mod entries;
@@ -51,6 +53,7 @@ mod upstream;
 
 pub use answer::{Answer, BodyPiece, Content, Failure, Fragments, Object, Reader, Relay, Response};
 pub use ask::{Answered, Ask, Wake};
+pub use cluster::{Cluster, Node, PART_BYTES, PEER_FIELD};
 pub use consistent::ConsistentRule;
 pub use counters::Counts;
 pub use memory::memory_cache;

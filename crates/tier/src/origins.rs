@@ -31,7 +31,8 @@ impl From<Response> for UpstreamResponse {
                 fields.push(name, value);
             }
         }
-        Self { status: response.status, fields, length: response.length, content: Box::new(response.body) }
+        let content = Box::new(response.body);
+        Self { status: response.status, fields, length: response.length, content, is_peers: false }
     }
 }
 

@@ -34,8 +34,11 @@ enum Collected {
 }
 
 impl Exchange {
-    /// Answers with a response of the origin, which is stored if it may be.
-    pub(super) async fn take(&self, entry: &InUse, received: Received) -> Answer {
+    /// Answers with a response of the origin, which is stored if it may be. `None` if it is a part
+    /// that the client did not ask for, and cannot be stored: the origin has to be asked as the
+    /// client does.
+    pub(super) async fn take(&self, entry: &InUse, mut received: Received) -> Option<Answer> {
+        received.make_whole();
         let Received { response, times, .. } = &received;
         let (policy, status) = (&self.mount.policy, response.status);
         let decided = storability(policy, &self.request(), &self.uri, status, &response.fields, *times);
@@ -43,19 +46,20 @@ impl Exchange {
         match decided {
             Storability::Complete if is_storable => {
                 entry.set_shared();
-                self.store_whole(entry, received).await
+                Some(self.store_whole(entry, received).await)
             }
             Storability::Partial(range) if is_storable && self.can_store_part(&received, range) => {
                 entry.set_shared();
-                self.store_part(entry, received, range).await
+                Some(self.store_part(entry, received, range).await)
             }
             Storability::Partial(range) if is_storable && range.range.length() <= INLINE_BYTES_MAX => {
                 entry.set_shared();
-                self.store_excerpt(entry, received, range).await
+                Some(self.store_excerpt(entry, received, range).await)
             }
             _ => {
                 entry.set_unshared(self.now());
-                self.relay(received, None)
+                let is_other_part = received.has_own_range && received.response.status == 206;
+                (!is_other_part).then(|| self.relay(received, None))
             }
         }
     }
@@ -116,7 +120,7 @@ impl Exchange {
         let key = self.new_key();
         let (variant, fields) = self.variant(&received, Body::Fragments { key, length });
         let object = self.fragmented(&variant, key);
-        object.begin(first, end, received.response.content);
+        object.begin(first, end, received.response);
         let stored = self.put(entry, variant.clone()).await;
         let outcome = self.outcome(&received.reason, stored);
         self.answer_with(&variant, Some(fields), Content::Fragments(object), outcome)

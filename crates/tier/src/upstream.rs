@@ -14,6 +14,12 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait Upstream: Send + Sync {
     /// Asks for a response, whose head has arrived when this is over.
     fn fetch(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>>;
+
+    /// Objects are to be asked for in parts of so many bytes, each of which may come from elsewhere;
+    /// `None`: as a whole.
+    fn part_bytes(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A request to an origin.
@@ -39,6 +45,8 @@ pub struct UpstreamResponse {
     pub length: Option<u64>,
     /// Its content.
     pub content: Box<dyn UpstreamContent>,
+    /// Another server of the cluster has it, so that it is not stored here if it is large.
+    pub is_peers: bool,
 }
 
 /// The content of a response that is coming in.

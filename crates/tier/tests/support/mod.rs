@@ -1,5 +1,7 @@
 //! An origin in memory, and a tier in front of it.
 
+#![allow(dead_code, reason = "each of the test programs uses a part of it")]
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -145,7 +147,7 @@ fn response(
     start: usize,
 ) -> UpstreamResponse {
     let content = Box::new(Body { bytes, breaks_at, sent: 0, start, gate: Arc::clone(gate) });
-    UpstreamResponse { status, fields, length, content }
+    UpstreamResponse { status, fields, length, content, is_peers: false }
 }
 
 impl UpstreamContent for Body {
@@ -183,7 +185,7 @@ impl Upstream for Origin {
 /// A tier in front of an origin.
 pub struct Stage {
     pub origin: Arc<Origin>,
-    pub tier: Tier,
+    pub tier: Arc<Tier>,
     folder: TempDir,
 }
 
@@ -197,30 +199,37 @@ impl Stage {
         let path = folder.path().join("volume");
         Cache::create(&path, size, Allocation::Sparse, Shape::default()).unwrap();
         let origin = Arc::new(Origin::default());
-        let tier = start(open(path), policy, Arc::clone(&origin), now);
+        let tier = start(open(path), policy, origin.clone(), now);
         Self { origin, tier, folder }
+    }
+
+    /// One whose requests go to an upstream in front of the origin.
+    pub fn before(upstream: Arc<dyn Upstream>, origin: Arc<Origin>) -> Self {
+        let cache = thalweg_tier::memory_cache(128 << 20, Settings::default()).unwrap();
+        let tier = start(Arc::new(cache), Policy::default(), upstream, now);
+        Self { origin, tier, folder: TempDir::new().unwrap() }
     }
 
     /// One with a time that moves.
     pub fn moving() -> Self {
         let cache = thalweg_tier::memory_cache(64 << 20, Settings::default()).unwrap();
         let origin = Arc::new(Origin::default());
-        let tier = start(Arc::new(cache), Policy::default(), Arc::clone(&origin), moved);
+        let tier = start(Arc::new(cache), Policy::default(), origin.clone(), moved);
         Self { origin, tier, folder: TempDir::new().unwrap() }
     }
 
     /// One with this store.
     pub fn over(cache: Arc<Cache>) -> Self {
         let origin = Arc::new(Origin::default());
-        let tier = start(cache, Policy::default(), Arc::clone(&origin), now);
+        let tier = start(cache, Policy::default(), origin.clone(), now);
         Self { origin, tier, folder: TempDir::new().unwrap() }
     }
 
     /// Ends the tier, and starts another one with the same store.
     pub fn restart(self) -> Self {
         let Self { origin, tier, folder } = self;
-        tier.end().unwrap();
-        let tier = start(open(folder.path().join("volume")), Policy::default(), Arc::clone(&origin), now);
+        Arc::into_inner(tier).expect("nobody else has it").end().unwrap();
+        let tier = start(open(folder.path().join("volume")), Policy::default(), origin.clone(), now);
         Self { origin, tier, folder }
     }
 
@@ -253,12 +262,12 @@ fn open(volume: PathBuf) -> Arc<Cache> {
     Arc::new(Cache::open(&[volume], Settings::default()).unwrap())
 }
 
-fn start(cache: Arc<Cache>, policy: Policy, origin: Arc<Origin>, clock: Clock) -> Tier {
+fn start(cache: Arc<Cache>, policy: Policy, upstream: Arc<dyn Upstream>, clock: Clock) -> Arc<Tier> {
     let config = TierConfig { cache, threads: 2, name: "thalweg".into(), clock, log: Box::new(|_| {}) };
     let tier = Tier::start(config).unwrap();
     let consistent = vec![ConsistentRule::parse("dists/**").unwrap()];
-    tier.add_mount(Mount { name: "a.example/".into(), path: "/".into(), policy, consistent, upstream: origin });
-    tier
+    tier.add_mount(Mount { name: "a.example/".into(), path: "/".into(), policy, consistent, upstream });
+    Arc::new(tier)
 }
 
 #[track_caller]
