@@ -53,8 +53,11 @@ fn what_is_fresh_is_fetched_once_over_both_drivers() {
         let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
         let log = folder.path().join("access.log");
         let origin = origin(folder.path(), &tree, &["--access-log", log.to_str().unwrap()]);
-        let server =
-            mirror(folder.path(), &configuration(folder.path(), &format!("{}/", origin.url), ""), &["--driver", driver]);
+        let server = mirror(
+            folder.path(),
+            &configuration(folder.path(), &format!("{}/", origin.url), ""),
+            &["--driver", driver],
+        );
         for round in 0..3 {
             for (name, content) in [("text.txt", TEXT), ("large.bin", &large())] {
                 let url = format!("{}/{name}", server.url);

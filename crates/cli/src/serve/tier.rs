@@ -15,7 +15,8 @@ use std::sync::{Arc, OnceLock};
 use thalweg_cache::medium::{Allocation, File, Medium};
 use thalweg_cache::{Cache, Settings, Shape};
 use thalweg_origin::{
-    Credentials, GroupConfig, Keys, Limits, Order, OriginConfig, OriginGroup, OriginKind, Protocol, S3Config, Times, Trust,
+    Credentials, GroupConfig, Keys, Limits, Order, OriginConfig, OriginGroup, OriginKind, Protocol, S3Config, Times,
+    Trust,
 };
 use thalweg_serve::{
     CacheTier, ErrorLog, Level, MountConfig, OriginConfig as OriginSettings, OriginProtocol, ServerConfig, VolumeConfig,
@@ -145,14 +146,15 @@ fn open_volume(volume: &VolumeConfig) -> Result<File, thalweg_cache::Error> {
 fn open_memory(size: u64) -> Result<OpenedStore, Failure> {
     let shared = Path::new("/dev/shm");
     let folder = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
-    let made = tempfile::Builder::new().prefix("thalweg-").tempdir_in(&folder).map_err(thalweg_error).and_then(|made| {
-        // The file stays as long as it is open.
-        let volume = VolumeConfig { path: made.path().join("volume"), size: Some(size) };
-        let file = open_volume(&volume)?;
-        let files: Vec<_> = file.file().cloned().into_iter().collect();
-        let cache = Cache::over(vec![Ok(Arc::new(file))], Settings::default())?;
-        Ok(OpenedStore { cache: Arc::new(cache), files })
-    });
+    let made =
+        tempfile::Builder::new().prefix("thalweg-").tempdir_in(&folder).map_err(thalweg_error).and_then(|made| {
+            // The file stays as long as it is open.
+            let volume = VolumeConfig { path: made.path().join("volume"), size: Some(size) };
+            let file = open_volume(&volume)?;
+            let files: Vec<_> = file.file().cloned().into_iter().collect();
+            let cache = Cache::over(vec![Ok(Arc::new(file))], Settings::default())?;
+            Ok(OpenedStore { cache: Arc::new(cache), files })
+        });
     made.map_err(|error| {
         Failure::unreachable(format!("cannot keep responses in memory beneath {}: {error}", folder.display()))
     })
@@ -179,7 +181,10 @@ pub fn read_files(config: &ServerConfig, read: &dyn Fn(&Path) -> io::Result<Vec<
     let mut files = OriginFiles::new();
     for path in named_files(config) {
         let bytes = read(path).map_err(|error| {
-            Failure::usage(format!("cannot read {} of an origin: {error}; use a file that this user may read", path.display()))
+            Failure::usage(format!(
+                "cannot read {} of an origin: {error}; use a file that this user may read",
+                path.display()
+            ))
         })?;
         files.insert(path.to_owned(), bytes);
     }
@@ -239,7 +244,8 @@ impl RunningTier {
         let order = if is_weighted { Order::Weighted } else { Order::Failover };
         let refuse = |reason: String| Failure::usage(format!("the origins of the mount {}: {reason}", settings.name));
         let origins = settings.origins.iter().zip(&forwarding.origins);
-        let origins = origins.map(|(origin, of_mount)| origin_of(origin, of_mount.weight.unwrap_or(1), &settings.files));
+        let origins =
+            origins.map(|(origin, of_mount)| origin_of(origin, of_mount.weight.unwrap_or(1), &settings.files));
         let origins = origins.collect::<Result<Vec<_>, _>>().map_err(refuse)?;
         let _runtime = self.tier.runtime().enter();
         let group = OriginGroup::new(origins, GroupConfig { order, ..GroupConfig::default() });
@@ -260,7 +266,9 @@ impl RunningTier {
         if let Ok(tier) = Arc::try_unwrap(self.tier)
             && let Err(error) = tier.end()
         {
-            remark(&format!("the state of the disk cache could not be written: {error}; the next start reads the volumes"));
+            remark(&format!(
+                "the state of the disk cache could not be written: {error}; the next start reads the volumes"
+            ));
         }
     }
 }
@@ -357,7 +365,8 @@ mod tests {
     #[test]
     fn mounts_that_stay_as_they_are_keep_their_numbers() {
         let mut config = ServerConfig::new("", Vec::<ListenAddr>::new());
-        let origin = |name: &str| OriginSettings { url: Some("http://127.0.0.1:1/".to_owned()), ..OriginSettings::new(name) };
+        let origin =
+            |name: &str| OriginSettings { url: Some("http://127.0.0.1:1/".to_owned()), ..OriginSettings::new(name) };
         config.origins = vec![origin("a"), origin("b")];
         config.sites[0].mounts[0].forwarding.origins = vec![MountOrigin::new("a")];
         let mut other = MountConfig::new("/b/", "");

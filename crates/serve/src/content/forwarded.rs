@@ -192,7 +192,7 @@ mod tests {
     }
 
     fn shown(block: &FieldBlock) -> Vec<String> {
-        lines(block).map(|(name, value)| format!("{name}: {}", value.escape_ascii())).collect()
+        lines(block).map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value))).collect()
     }
 
     const LINES: &[(&str, &str)] = &[

@@ -88,9 +88,11 @@ impl Leases {
 
     /// When it has to be looked at again.
     pub(crate) fn due(&self) -> Option<Instant> {
+        let look = self.looked.plus_ns(LOOK_NS);
         match self.by_socket.is_empty() {
-            false => Some(self.looked.plus_ns(LOOK_NS)),
-            true => self.left.front().map(|(end, _)| *end),
+            false => Some(look),
+            // Not before anything is looked at again.
+            true => self.left.front().map(|(end, _)| (*end).max(look)),
         }
     }
 }

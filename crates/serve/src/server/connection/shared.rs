@@ -6,12 +6,12 @@ use thalweg_reactor::BufferPool;
 use thalweg_sys::FileChanged;
 
 use super::times::Times;
-use crate::server::leases::Leases;
 use crate::content::blocking_pool::BlockingPool;
 use crate::content::body::Payload;
 use crate::content::local::residency::Residency;
 use crate::http::respond::{JobResult, Responder};
 use crate::http::services::Scratch;
+use crate::server::leases::Leases;
 use crate::shaping::shaper::Shaper;
 use crate::telemetry::accounting::Accounting;
 use crate::telemetry::counters::Totals;
