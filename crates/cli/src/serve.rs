@@ -12,6 +12,7 @@ mod description;
 mod launcher;
 mod signals;
 mod takeover;
+mod tier;
 mod watch;
 
 use std::fs;
@@ -32,6 +33,7 @@ use self::description::{announcement, describe, reach, served};
 use self::launcher::Launcher;
 use self::signals::Signals;
 use self::takeover::Inheritance;
+use self::tier::RunningTier;
 use self::watch::{End, Watch};
 use crate::configuration::{self, Configuration, Loaded};
 use crate::exit::{Exit, Failure, remark};
@@ -82,10 +84,12 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
         // Keys of another version's making leave clients with full handshakes.
         let _ = tls.tickets().import(tickets);
     }
+    let origin_files = tier::read_files(config, &|path| fs::read(path))?;
     acme::prepare(&configuration, identity.account())?;
     let mut confinement = identity.assume()?;
     // The user who serves may have fewer rights.
     check::ensure_writable(&configuration)?;
+    let store = tier::open_store(config, inheritance.has_predecessor())?;
     let certified = acme::install_stored(&configuration, tls.as_mut());
     let unable = |error| Failure::unreachable(format!("cannot start a process beside the server: {error}"));
     let launcher = Launcher::start(options.config.as_deref(), || named_files(options)).map_err(unable)?;
@@ -96,7 +100,12 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     };
     let file_access = file_access(&configuration).map_err(Failure::unreachable)?;
     confinement.confine_files(configuration.sandbox, &file_access)?;
-    let running = Server::start_with(config.clone(), listeners, tls).map_err(refuse)?;
+    let mut tier = store.map(RunningTier::start).transpose().map_err(Failure::unreachable)?;
+    let mounts = tier.as_mut().map(|tier| tier.mount(config, &origin_files)).transpose()?;
+    let running = Server::start_with(config.clone(), listeners, tls, mounts).map_err(refuse)?;
+    if let Some(tier) = &tier {
+        tier.report_to(running.error_log());
+    }
     running.show_certificate(certified.as_ref().map(|certified| certified.state.clone()));
     confinement.confine_calls(configuration.sandbox)?;
     let predecessor = inheritance.settle()?;
@@ -118,6 +127,7 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
         configure: &configure,
         predecessor,
         successor: None,
+        tier,
         configuration,
     };
     watch.notify(&[Notification::Ready, Notification::Status("serving")]);
@@ -139,9 +149,13 @@ fn end(mut watch: Watch<'_>, pid_file: Option<PidFile>) -> Result<ExitCode, Fail
             watch.running.drain(watch.configuration.drain);
         }
     }
+    let (tier, configuration) = (watch.tier, watch.configuration);
     let ended = watch.running.join();
+    if let Some(tier) = tier {
+        tier.end();
+    }
     let totals = ended.map_err(|error| Failure::unreachable(format!("the server failed: {error}")))?;
-    say(&watch.configuration)(&format!("stopped after {}\n", describe(&totals)))?;
+    say(&configuration)(&format!("stopped after {}\n", describe(&totals)))?;
     Ok(Exit::Met.into())
 }
 
@@ -163,7 +177,8 @@ fn start_acme(
 /// The files that the configuration names by now; none if it cannot be read.
 fn named_files(options: &ServeOptions) -> Vec<PathBuf> {
     let Ok(loaded) = Loaded::read(options, &|path| fs::File::open(path)) else { return Vec::new() };
-    ServerTls::files(&loaded.configuration.server).into_iter().map(Path::to_owned).collect()
+    let server = &loaded.configuration.server;
+    ServerTls::files(server).into_iter().chain(tier::named_files(server)).map(Path::to_owned).collect()
 }
 
 /// The failure of a server that cannot start, with advice. A wrong setting is a usage error; a

@@ -3,6 +3,7 @@
 //! The catalog checks them. There is no file format here and no reading of arguments; that is the
 //! command's.
 
+mod forwarding;
 mod log;
 mod networks;
 mod request_limit;
@@ -16,6 +17,9 @@ use std::time::Duration;
 use thalweg_sys::DriverChoice;
 use thalweg_tls::{ClientCertificateMode, Selection};
 
+pub use self::forwarding::{
+    DiskCacheConfig, Forwarding, MountOrigin, OriginConfig, OriginProtocol, S3Config, VolumeConfig,
+};
 pub use self::log::{Level, LogConfig, LogFormat, LogTarget};
 pub use self::networks::{DeniedClients, Network, NetworkError, NetworkLists};
 pub use self::request_limit::{Period, RequestLimit, RequestRate, RequestRateError};
@@ -44,6 +48,10 @@ pub struct ServerConfig {
     pub bandwidth: Bandwidth,
     /// The caches that are kept between requests.
     pub cache: CacheConfig,
+    /// The disk cache in front of the origins.
+    pub disk_cache: DiskCacheConfig,
+    /// The origins that mounts name.
+    pub origins: Vec<OriginConfig>,
     /// The logs.
     pub log: LogConfig,
     /// The status listener; `None`: there is none.
@@ -66,6 +74,8 @@ impl ServerConfig {
             limits: Limits::default(),
             bandwidth: Bandwidth::default(),
             cache: CacheConfig::default(),
+            disk_cache: DiskCacheConfig::default(),
+            origins: Vec::new(),
             log: LogConfig::default(),
             status: None,
             tls: None,
@@ -74,6 +84,12 @@ impl ServerConfig {
 }
 
 impl ServerConfig {
+    /// Whether origins answer for any mount.
+    pub fn forwards(&self) -> bool {
+        let mut mounts = self.sites.iter().flat_map(|site| &site.mounts);
+        mounts.any(|mount| !mount.forwarding.origins.is_empty())
+    }
+
     /// The host names of the certificate that is obtained by ACME, in lower case; empty if none is.
     /// Names of sites are taken as far as an authority can verify them: no wildcards, no addresses.
     pub fn acme_hosts(&self) -> Vec<String> {
@@ -290,8 +306,10 @@ impl SiteConfig {
 pub struct MountConfig {
     /// The path that stands for the tree's root; begins and ends with a slash.
     pub path: String,
-    /// The folder; empty if all requests are redirected.
+    /// The folder; empty if all requests are redirected, or origins answer.
     pub root: PathBuf,
+    /// The origins, and what is asked of them and kept.
+    pub forwarding: Forwarding,
     /// Which symbolic links are followed.
     pub symlinks: Symlinks,
     /// Whether names that begin with a dot are served and listed. `.well-known` at the root of a
@@ -315,6 +333,7 @@ impl MountConfig {
         Self {
             path: path.into(),
             root: root.into(),
+            forwarding: Forwarding::default(),
             symlinks: Symlinks::Beneath,
             dot_files: false,
             bytes_per_s_max: 0,
@@ -325,9 +344,11 @@ impl MountConfig {
         }
     }
 
-    /// Whether it has a folder. One whose requests are all redirected needs none.
+    /// Whether it has a folder. One whose requests are all redirected, or answered by origins,
+    /// needs none.
     pub fn has_root(&self) -> bool {
-        !(self.root.as_os_str().is_empty() && self.routing.redirect.is_some())
+        let needs_none = self.routing.redirect.is_some() || !self.forwarding.origins.is_empty();
+        !(self.root.as_os_str().is_empty() && needs_none)
     }
 }
 

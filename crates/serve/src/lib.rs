@@ -28,11 +28,13 @@ mod work_budget;
 pub use catalog::check::ConfigFault;
 pub use catalog::error::CatalogError;
 pub use config::{
-    AcmeChallenge, AcmeConfig, Bandwidth, CacheConfig, CertificateFiles, DeniedClients, EtagSource, Level, Limits,
-    ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig, Network, NetworkError, NetworkLists,
-    Period, RequestLimit, RequestRate, RequestRateError, Routing, Rule, ServerConfig, Settings, SiteConfig,
-    StatusConfig, Symlinks, TlsConfig, UnknownHost,
+    AcmeChallenge, AcmeConfig, Bandwidth, CacheConfig, CertificateFiles, DeniedClients, DiskCacheConfig, EtagSource,
+    Forwarding, Level, Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig, MountOrigin,
+    Network, NetworkError, NetworkLists, OriginConfig, OriginProtocol, Period, RequestLimit, RequestRate,
+    RequestRateError, Routing, Rule, S3Config, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, TlsConfig,
+    UnknownHost, VolumeConfig,
 };
+pub use content::tier::CacheTier;
 pub use http::challenges::ChallengeError;
 pub use server::listeners::{Group, Listeners};
 pub use server::tls::ServerTls;

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use crate::content::body::Payload;
 use crate::content::origin::Outcome;
+use crate::content::tier::TierAnswer;
 
 /// A session on a connection.
 pub(crate) trait Session {
@@ -54,12 +55,13 @@ pub(crate) trait Session {
 }
 
 /// Something that a session has waited for.
-#[derive(Clone, Copy, Debug)]
 pub(crate) enum Ready {
     /// The job of the request on a stream (0 in HTTP/1) is done, with this outcome.
     Job { stream: u32, outcome: Outcome },
-    /// An origin has an object, or bytes of one.
-    Origin,
+    /// The cache tier has answered the request on a stream.
+    Answer { stream: u32, answer: Box<TierAnswer> },
+    /// A body of the cache tier has more.
+    Body,
 }
 
 /// The next step of a connection.

@@ -18,6 +18,7 @@ use crate::catalog::site::Sites;
 use crate::config::{Bandwidth, CacheConfig, Limits, ListenAddr, ServerConfig};
 use crate::content::blocking_pool::{BlockingPool, Workers};
 use crate::content::local::watch::test_watcher::TestWatcher;
+use crate::content::tier::{CacheTier, Inbox};
 use crate::http::challenges::HttpChallenges;
 use crate::http::respond::JobResult;
 use crate::server::commands::CommandQueue;
@@ -26,21 +27,24 @@ use crate::server::shutdown::ShutdownDeadline;
 use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::counters::{Published, Totals};
 
+use self::tier::ScriptedTier;
+
 mod accounted;
 mod attacks;
 mod challenges;
 mod changing;
 mod deadlines;
 mod disks;
+mod forwarded;
 mod gate;
 mod http2;
 mod limits;
 #[path = "../tests/server/naive.rs"]
 mod naive;
-mod origins;
 mod pipelines;
 mod secure;
 mod streams;
+mod tier;
 mod watched;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -93,8 +97,8 @@ struct World<'w> {
     folder: &'w Path,
     shutdown: Arc<ShutdownDeadline>,
     blocking: Arc<Workers<JobResult>>,
-    /// The server that a remote origin fetches from.
-    upstream: Option<origins::UpstreamServer>,
+    /// The cache tier, if origins answer.
+    tier: Option<Arc<ScriptedTier>>,
     commands: Arc<[CommandQueue]>,
     challenges: Arc<HttpChallenges>,
     /// Reports changes, if the server is to learn of them.
@@ -176,6 +180,13 @@ impl Client {
 }
 
 impl World<'_> {
+    /// Serves the sites of a configuration, and has a cache tier answer for the mounts that have
+    /// origins.
+    fn forward(&mut self, tier: &Arc<ScriptedTier>, config: &ServerConfig) {
+        self.service.forward(Arc::clone(tier) as Arc<dyn CacheTier>, config);
+        self.tier = Some(Arc::clone(tier));
+    }
+
     /// The outcomes of the clients, whose connections have all ended.
     fn outcomes(self, start: Instant) -> Vec<Outcome> {
         let outcomes = self.clients.into_iter().map(|client| {
@@ -197,7 +208,6 @@ impl App<Sim> for World<'_> {
                     driver.close(client.socket);
                 }
             }
-            None if self.upstream.as_mut().is_some_and(|upstream| upstream.on_completion(driver, &completion)) => {}
             None => self.service.on_completion(driver, completion),
         }
     }
@@ -221,6 +231,7 @@ impl App<Sim> for World<'_> {
         while self.blocking.work() {
             driver.wake_at(now.plus_ns(DISK_NS));
         }
+        let tier = self.tier.as_ref().and_then(|tier| tier.poll(driver, now));
         let mut until = None;
         if !self.service_over {
             match self.service.on_iteration(driver, now) {
@@ -237,7 +248,15 @@ impl App<Sim> for World<'_> {
         let newcomer = self.newcomers.front().map(|(at, ..)| *at);
         let edit = self.edits.front().map(|(at, _)| *at);
         LoopControl::WaitUntil(
-            until.into_iter().chain(resting).chain(self.end).chain(newcomer).chain(change).chain(edit).min(),
+            until
+                .into_iter()
+                .chain(tier)
+                .chain(resting)
+                .chain(self.end)
+                .chain(newcomer)
+                .chain(change)
+                .chain(edit)
+                .min(),
         )
     }
 }
@@ -302,6 +321,8 @@ fn world_of<'w>(
         cache: &CacheConfig::default(),
         tls: None,
         blocking,
+        tier: None,
+        inbox: Inbox::new(None),
         // Long after any file here was written: all of them are settled.
         seconds_at: |now| 4_000_000_000 + now.as_ns() / SECOND_NS,
         accounting: None,
@@ -327,7 +348,7 @@ fn world_of<'w>(
         changes: VecDeque::new(),
         edits: VecDeque::new(),
         blocking: workers,
-        upstream: None,
+        tier: None,
         commands,
         challenges,
         watcher: None,

@@ -5,10 +5,12 @@ mod root;
 mod stamp;
 mod walk;
 
+use std::any::Any;
 use std::cell::Cell;
 use std::ffi::CStr;
+use std::fs;
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -53,8 +55,10 @@ pub fn may_write(path: &Path) -> io::Result<()> {
 /// open file.
 #[derive(Clone, Debug)]
 pub struct File {
-    fd: Arc<OwnedFd>,
+    fd: Arc<fs::File>,
     wait: Wait,
+    /// Keeps the bytes of a part of the file as they are; nothing is known of the rest.
+    lease: Option<Arc<dyn Any + Send + Sync>>,
     /// It was found to have other content than when it was opened.
     changed: Cell<bool>,
     /// Its kind.
@@ -88,16 +92,38 @@ impl File {
     fn from_fd(fd: OwnedFd, wait: Wait) -> io::Result<Self> {
         let stat = fstat(&fd)?;
         let (kind, stamp) = (FileKind::of(&stat), Stamp::of(&stat));
-        Ok(Self { fd: Arc::new(fd), wait, changed: Cell::new(false), kind, stamp })
+        Ok(Self { fd: Arc::new(fd.into()), wait, lease: None, changed: Cell::new(false), kind, stamp })
+    }
+
+    /// A part of a file that others write to, while the bytes of this part stay as they are: for as
+    /// long as the lease exists, which goes with the last clone. Reading does not wait.
+    ///
+    /// Its stamp tells it from other files of this process, and nothing else.
+    pub fn leased(file: Arc<fs::File>, lease: Arc<dyn Any + Send + Sync>) -> Self {
+        let inode = u64::from(file.as_raw_fd().unsigned_abs());
+        let stamp = Stamp { device: u64::MAX, inode, ..Stamp::default() };
+        Self {
+            fd: file,
+            wait: Wait::Never,
+            lease: Some(lease),
+            changed: Cell::new(false),
+            kind: FileKind::Regular,
+            stamp,
+        }
+    }
+
+    /// Whether its bytes stay as they are by a [lease](Self::leased).
+    pub fn is_leased(&self) -> bool {
+        self.lease.is_some()
     }
 
     /// Compares the file's present state with its [stamp](Self::stamp).
     ///
     /// # Errors
     /// [`FileChanged`], if its content may be another now, which is
-    /// [remembered](Self::has_changed); those of `fstat`.
+    /// [remembered](Self::has_changed); those of `fstat`. A [lease](Self::leased) is enough.
     pub fn ensure_unchanged(&self) -> io::Result<()> {
-        if Stamp::of(&fstat(&self.fd)?).has_content_of(&self.stamp) {
+        if self.is_leased() || Stamp::of(&fstat(&*self.fd)?).has_content_of(&self.stamp) {
             return Ok(());
         }
         Err(self.note_change(io::ErrorKind::InvalidData))
@@ -141,9 +167,9 @@ impl File {
 
     fn read_once(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
         match self.wait {
-            Wait::Allowed => pread(&self.fd, buffer, offset),
+            Wait::Allowed => pread(&*self.fd, buffer, offset),
             Wait::Never => match read_without_waiting(&self.fd, buffer, offset) {
-                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => pread(&self.fd, buffer, offset),
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => pread(&*self.fd, buffer, offset),
                 result => result,
             },
         }
@@ -184,14 +210,14 @@ impl File {
         // A user has room for some large pipes; beyond that, small ones do.
         let _ = fcntl_setpipe_size(&pipe, PIPE_BYTES);
         let len = len.min(PIPE_BYTES as u64) as usize;
-        splice(&self.fd, Some(&mut { offset }), &pipe, None, len, SpliceFlags::empty()).map(|read| read as u64)
+        splice(&*self.fd, Some(&mut { offset }), &pipe, None, len, SpliceFlags::empty()).map(|read| read as u64)
     }
 
     /// The same where there is no pipe to be had, or the file system does not know how.
     fn read_into_buffer(&self, offset: u64, len: u64) -> Result<u64, Errno> {
         let mut buffer = [0; BUFFER_BYTES];
         let len = len.min(BUFFER_BYTES as u64) as usize;
-        pread(&self.fd, &mut buffer[..len], offset).map(|read| read as u64)
+        pread(&*self.fd, &mut buffer[..len], offset).map(|read| read as u64)
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -205,7 +231,7 @@ const PIPE_BYTES: usize = 1 << 20;
 /// The same without a pipe.
 const BUFFER_BYTES: usize = 32 << 10;
 
-fn read_without_waiting(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+fn read_without_waiting(fd: &fs::File, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     preadv2(fd, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT)
 }
 
@@ -240,8 +266,6 @@ fn open_at(directory: &OwnedFd, path: &CStr, flags: OFlags, resolve: ResolveFlag
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use rustix::fs::{Advice, fadvise};
 
     use super::*;
@@ -254,7 +278,7 @@ mod tests {
         fs::write(folder.join("cold"), vec![7; 1 << 20]).unwrap();
         fs::File::open(folder.join("cold")).unwrap().sync_all().unwrap();
         let file = Root::open(folder).unwrap().at_once().open_beneath(c"cold").unwrap();
-        fadvise(&file.fd, 0, None, Advice::DontNeed).unwrap();
+        fadvise(&*file.fd, 0, None, Advice::DontNeed).unwrap();
         let is_cold = !file.is_in_memory(0);
         is_cold.then_some(file)
     }
@@ -271,13 +295,32 @@ mod tests {
     }
 
     #[test]
+    fn a_leased_part_is_sent_though_the_rest_is_written_to() {
+        let scratch = tempfile::TempDir::with_prefix("leased").unwrap();
+        let path = scratch.path().join("volume");
+        fs::write(&path, "the first part, the second part").unwrap();
+        let lease = Arc::new(());
+        let file = File::leased(Arc::new(fs::File::open(&path).unwrap()), lease.clone());
+        let clone = file.clone();
+        fs::write(&path, "the first part, and more than before").unwrap();
+        file.ensure_unchanged().unwrap();
+        drop(file);
+        assert_eq!(Arc::strong_count(&lease), 2, "a clone keeps it");
+        let mut bytes = [0; 14];
+        assert_eq!(clone.read_at(&mut bytes, 0).unwrap(), 14);
+        assert_eq!(&bytes, b"the first part");
+        drop(clone);
+        assert_eq!(Arc::strong_count(&lease), 1);
+    }
+
+    #[test]
     fn missing_pages_are_reported_and_read_ahead() {
         let Some(file) = cold_file("read-ahead") else { return };
         // The kernel may not drop pages at once that it still uses, and a fast disk may read the
         // requested pages before the call returns.
         let mut attempts = (0..100).map(|attempt| {
             std::thread::sleep(std::time::Duration::from_millis(attempt));
-            fadvise(&file.fd, 0, None, Advice::DontNeed).unwrap();
+            fadvise(&*file.fd, 0, None, Advice::DontNeed).unwrap();
             file.read_at(&mut [0; 100], 500_000)
         });
         assert!(attempts.any(|read| read.is_err_and(|error| Errno::from_io_error(&error) == Some(Errno::AGAIN))));

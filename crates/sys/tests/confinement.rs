@@ -68,6 +68,7 @@ fn rights_given_up_are_gone_and_the_rest_works() {
         replaced: vec![folder.join("run/pid")],
         kept: vec![folder.join("state/state"), folder.join("write/new")],
         sockets: vec![folder.join("run/socket")],
+        connects: false,
     };
     let enforced = confine_files(&file_access).unwrap();
     if enforced != Enforcement::None {

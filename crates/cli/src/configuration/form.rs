@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use thalweg_serve::{
-    DeniedClients, EtagSource, Level, ListenAddr, LogFormat, LogTarget, Network, RequestRate, Symlinks, UnknownHost,
+    DeniedClients, EtagSource, Level, ListenAddr, LogFormat, LogTarget, MountOrigin, Network, RequestRate, Symlinks,
+    UnknownHost, VolumeConfig,
 };
 use thalweg_sys::DriverChoice;
 use thalweg_units::{UnitError, display, parse_link_rate, parse_size, parse_time};
@@ -66,6 +67,41 @@ pub(super) const SIZE: Form<usize> = Form {
     example: "\"64KiB\"",
     read: |value, _| size(value).and_then(|bytes| fitting(value, bytes)),
     write: |&bytes| Some(size_text(bytes as u64).into()),
+};
+
+pub(super) const SIZE_64: Form<u64> =
+    Form { example: "\"256MiB\"", read: |value, _| size(value), write: |&bytes| Some(size_text(bytes).into()) };
+
+/// Volumes, each a path or a table of a path and a size.
+pub(super) const VOLUMES: Form<Vec<VolumeConfig>> = Form {
+    example: "[{ path = \"/var/cache/thalweg.vol\", size = \"20GiB\" }]",
+    read: |value, folder| list(value, |value| volume(value, folder)),
+    write: |volumes| {
+        let volume = |volume: &VolumeConfig| match volume.size {
+            None => path_text(&volume.path),
+            Some(size) => {
+                let entries = [("path", path_text(&volume.path)), ("size", size_text(size).into())];
+                Value::Table(entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+            }
+        };
+        Some(volumes.iter().map(volume).collect::<Vec<_>>().into())
+    },
+};
+
+/// Origins of a mount, each a name or a table of a name and a weight.
+pub(super) const MOUNT_ORIGINS: Form<Vec<MountOrigin>> = Form {
+    example: "[\"debian\"]",
+    read: |value, _| list(value, mount_origin),
+    write: |origins| {
+        let origin = |origin: &MountOrigin| match origin.weight {
+            None => Value::from(origin.name.as_str()),
+            Some(weight) => {
+                let entries = [("name", origin.name.as_str().into()), ("weight", i64::from(weight).into())];
+                Value::Table(entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+            }
+        };
+        (!origins.is_empty()).then(|| origins.iter().map(origin).collect::<Vec<_>>().into())
+    },
 };
 
 pub(super) const HEAD_SIZE: Form<u32> = Form {
@@ -392,6 +428,42 @@ fn unit<T>(value: &Spanned<DeValue<'_>>, parse: fn(&str) -> Result<T, UnitError>
         DeValue::Integer(number) => parse(number.as_str()).map_err(wrong),
         _ => parse(text(value)?).map_err(wrong),
     }
+}
+
+fn volume(value: &Spanned<DeValue<'_>>, folder: &Path) -> Result<VolumeConfig, Fault> {
+    if value.get_ref().as_str().is_some() {
+        return Ok(VolumeConfig { path: path(value, folder)?, size: None });
+    }
+    let mut volume = VolumeConfig { path: PathBuf::new(), size: None };
+    for (name, entry) in entries(value)? {
+        match name.get_ref().as_ref() {
+            "path" => volume.path = path(entry, folder)?,
+            "size" => volume.size = Some(size(entry)?),
+            other => return Err(Fault::at(entry, format!("unknown key `{other}`; known keys are path, size"))),
+        }
+    }
+    if volume.path.as_os_str().is_empty() {
+        return Err(Fault::at(value, "`path` is missing; expected for example { path = \"/var/cache/thalweg.vol\" }"));
+    }
+    Ok(volume)
+}
+
+fn mount_origin(value: &Spanned<DeValue<'_>>) -> Result<MountOrigin, Fault> {
+    if let Some(name) = value.get_ref().as_str() {
+        return Ok(MountOrigin::new(name));
+    }
+    let mut origin = MountOrigin::new("");
+    for (name, entry) in entries(value)? {
+        match name.get_ref().as_ref() {
+            "name" => origin.name = owned(entry)?,
+            "weight" => origin.weight = Some(whole(entry).and_then(|weight| fitting(entry, weight))?),
+            other => return Err(Fault::at(entry, format!("unknown key `{other}`; known keys are name, weight"))),
+        }
+    }
+    if origin.name.is_empty() {
+        return Err(Fault::at(value, "`name` is missing; expected for example { name = \"debian\", weight = 2 }"));
+    }
+    Ok(origin)
 }
 
 fn size(value: &Spanned<DeValue<'_>>) -> Result<u64, Fault> {

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use thalweg_serve::{
-    Bandwidth, CacheConfig, Limits, ListingStyle, LogConfig, MountConfig, Rule, SiteConfig, StatusConfig, TlsConfig,
+    Bandwidth, CacheConfig, Limits, ListingStyle, LogConfig, MountConfig, OriginConfig, Rule, SiteConfig, StatusConfig,
+    TlsConfig,
 };
 
 use super::client_keys::{networks, redirect, request_limit, routing};
@@ -12,6 +13,7 @@ use super::form::{
     MAYBE_LOG, MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, MAYBE_TIME, MODE, RATE, RATE_MIN, SIZE, TEXT, TEXTS, TIME,
     maybe_name, name,
 };
+use super::origin_keys::{disk_cache, forwarding, origin};
 use super::settings::{Configuration, UnixSocket};
 use super::tls_keys::tls;
 use super::visitor::Keys;
@@ -87,6 +89,14 @@ pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
         bandwidth,
     );
     keys.table("cache", "Memory that each loop uses between requests.", &mut server.cache, cache);
+    keys.table("disk_cache", "Cache of the responses of origins.", &mut server.disk_cache, disk_cache);
+    keys.tables(
+        "origin",
+        "An origin: where mounts without a root get their objects.",
+        &mut server.origins,
+        || OriginConfig::new(""),
+        origin,
+    );
     keys.table("log", "Access log and error log.", &mut server.log, log);
     keys.optional(
         "tls",
@@ -294,10 +304,11 @@ fn mount<K: Keys>(keys: &mut K, mount: &mut MountConfig) {
     keys.required("path", "Path prefix; begins and ends with a slash.", &TEXT, &mut mount.path);
     keys.value(
         "root",
-        "Folder to serve; relative paths start at the folder of this file. Only a mount with a redirect needs none.",
+        "Folder to serve; relative paths start at the folder of this file. Only a mount with origins or a redirect needs none.",
         &FOLDER,
         &mut mount.root,
     );
+    forwarding(keys, &mut mount.forwarding);
     keys.value(
         "symlinks",
         "Symbolic links to follow: \"deny\" none; \"beneath\" those that stay beneath the root; \"owner\" of \
@@ -584,6 +595,6 @@ mod tests {
             assert_eq!(all.server.check(), [], "{example}");
             count += 1;
         }
-        assert_eq!(count, 9);
+        assert_eq!(count, 10);
     }
 }

@@ -8,6 +8,7 @@ mod client_keys;
 mod fault;
 mod form;
 mod keys;
+mod origin_keys;
 mod print;
 mod read;
 mod report;
@@ -21,7 +22,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use thalweg_serve::{
-    ConfigFault, Level, ListenAddr, LogTarget, MountConfig, Rule, ServerConfig, Settings, SiteConfig, StatusConfig,
+    ConfigFault, Forwarding, Level, ListenAddr, LogTarget, MountConfig, MountOrigin, OriginConfig, Rule, ServerConfig,
+    Settings, SiteConfig, StatusConfig, VolumeConfig,
 };
 
 use crate::exit::Failure;
@@ -70,6 +72,9 @@ impl Configuration {
     fn obey(&mut self, options: &ServeOptions, is_written: &dyn Fn(&str) -> bool) -> Result<(), String> {
         if let Some(directory) = options.served_directory() {
             self.serve_directory(directory)?;
+        }
+        if !options.origin.is_empty() {
+            self.serve_origins(options)?;
         }
         if !options.listen.is_empty() {
             self.server.listen = options.listen.concat();
@@ -212,17 +217,45 @@ impl Configuration {
     /// Makes a directory the root of the sites that have none, or of one for all hosts.
     fn serve_directory(&mut self, directory: &Path) -> Result<(), String> {
         let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
-        if self.server.sites.is_empty() {
-            self.server.sites.push(SiteConfig::new(directory));
-            return Ok(());
+        let mount = MountConfig::new("/", &directory);
+        let refusal = || format!("every site already has a root; remove {}", directory.display());
+        self.mount_at_top(mount).ok_or_else(refusal)
+    }
+
+    /// Makes origins answer for the sites that have no root, or for one for all hosts.
+    fn serve_origins(&mut self, options: &ServeOptions) -> Result<(), String> {
+        let mut names = Vec::new();
+        for (number, url) in (1..).zip(&options.origin) {
+            let name = format!("origin-{number}");
+            self.server.origins.push(OriginConfig { url: Some(url.clone()), ..OriginConfig::new(&name) });
+            names.push(MountOrigin::new(name));
+        }
+        let mut mount = MountConfig::new("/", PathBuf::new());
+        mount.forwarding = Forwarding::of(names);
+        let cache = &mut self.server.disk_cache;
+        match (&options.cache, options.cache_size) {
+            (Some(path), size) => {
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                cache.volumes = vec![VolumeConfig { path, size }];
+            }
+            (None, Some(size)) => (cache.volumes, cache.memory) = (Vec::new(), size),
+            (None, None) => {}
+        }
+        self.mount_at_top(mount).ok_or_else(|| "every site already has a root; remove --origin".to_owned())
+    }
+
+    /// Adds a mount to the sites that have none, or to a new one for all hosts; `None` if all sites
+    /// have one.
+    fn mount_at_top(&mut self, mount: MountConfig) -> Option<()> {
+        let sites = &mut self.server.sites;
+        if sites.is_empty() {
+            sites.push(SiteConfig::default());
         }
         let is_rootless = |site: &&mut SiteConfig| site.mounts.is_empty() && site.routing.redirect.is_none();
-        let mut rootless = self.server.sites.iter_mut().filter(is_rootless).peekable();
-        if rootless.peek().is_none() {
-            return Err(format!("every site already has a root; remove {}", directory.display()));
-        }
-        rootless.for_each(|site| site.mounts.push(MountConfig::new("/", &directory)));
-        Ok(())
+        let mut rootless = sites.iter_mut().filter(is_rootless).peekable();
+        rootless.peek()?;
+        rootless.for_each(|site| site.mounts.push(mount.clone()));
+        Some(())
     }
 
     /// Contradictions between values, and folders and files that are missing.

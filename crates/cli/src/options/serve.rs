@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use thalweg_serve::{CertificateFiles, ListenAddr, LogFormat};
-use thalweg_units::parse_seconds;
+use thalweg_units::{parse_seconds, parse_size};
 
 use super::addresses::{parse_address, parse_listen_all};
 use super::values::{CpuList, DriverOption, parse_cpus};
@@ -14,6 +14,7 @@ use super::values::{CpuList, DriverOption, parse_cpus};
 /// Groups of the help.
 const ADDRESSES: &str = "Addresses, as in --listen :8080 --status 9180";
 const TLS: &str = "TLS, as in --tls auto --host mirror.example.org";
+const ORIGINS: &str = "Origins, as in --origin https://deb.debian.org/debian/ --cache cache.vol --cache-size 20GiB";
 const LOGS: &str = "Logs, as in --access-log access.log --log-format json";
 const PROCESS: &str = "Process, as in --user www-data --pid-file /run/thalweg.pid";
 
@@ -33,6 +34,7 @@ Examples:
   thalweg serve /srv/mirror --tls auto --host mirror.example.org --user www-data
   thalweg serve /srv/mirror --tls self-signed
   thalweg serve /srv/mirror --listen :80 --tls-listen :443 --tls cert.pem:key.pem --tls-redirect
+  thalweg serve --origin https://deb.debian.org/debian/ --cache /var/cache/thalweg.vol --cache-size 20GiB
   thalweg serve --print-config /srv/mirror > thalweg.toml
   thalweg serve --config thalweg.toml --check
 
@@ -114,6 +116,18 @@ pub struct ServeOptions {
     /// Time for downloads to finish after TERM or Ctrl-C [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = PROCESS, hide_short_help = true)]
     pub drain: Option<Duration>,
+    /// URL of a server to cache and pass on, instead of a directory
+    ///
+    /// http or https, to a folder. Repeatable: others are asked when those before them fail.
+    /// docs/configuration.md has more kinds of origins.
+    #[arg(long, value_name = "URL", conflicts_with = "directory", help_heading = ORIGINS)]
+    pub origin: Vec<String>,
+    /// File or block device that keeps the responses of origins [default: memory]
+    #[arg(long, value_name = "FILE", requires = "origin", help_heading = ORIGINS)]
+    pub cache: Option<PathBuf>,
+    /// Size with which the file is created if it does not exist; without --cache, the memory
+    #[arg(long, value_name = "SIZE", requires = "origin", value_parser = parse_size, help_heading = ORIGINS)]
+    pub cache_size: Option<u64>,
     /// Access log: a file, or - for standard output
     #[arg(long, value_name = "FILE", help_heading = LOGS)]
     pub access_log: Option<PathBuf>,
@@ -149,7 +163,7 @@ pub struct ServeOptions {
 impl ServeOptions {
     /// The directory to serve: the current one if none is named, not by a configuration either.
     pub fn served_directory(&self) -> Option<&Path> {
-        let is_current = self.config.is_none() && !self.print_config;
+        let is_current = self.config.is_none() && !self.print_config && self.origin.is_empty();
         self.directory.as_deref().or(is_current.then_some(Path::new(".")))
     }
 }

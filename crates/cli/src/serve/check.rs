@@ -170,6 +170,10 @@ fn summary(configuration: &Configuration, places: &[String]) -> String {
         for mount in &site.mounts {
             text.push_str(&match &mount.routing.redirect {
                 Some(address) => format!("  {} is redirected to {address}\n", mount.path),
+                None if !mount.forwarding.origins.is_empty() => {
+                    let names: Vec<_> = mount.forwarding.origins.iter().map(|origin| origin.name.as_str()).collect();
+                    format!("  {} comes from {}\n", mount.path, names.join(", "))
+                }
                 None => format!("  {} is {}\n", mount.path, mount.root.display()),
             });
         }

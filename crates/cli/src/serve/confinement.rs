@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use thalweg_serve::{ListenAddr, LogTarget};
 use thalweg_sys::process::{Account, drop_capabilities, group_named, is_root};
@@ -13,6 +13,20 @@ use thalweg_sys::socket::SocketFile;
 use crate::configuration::{Configuration, UnixSocket};
 use crate::exit::{Failure, remark};
 use crate::options::SandboxOption;
+
+/// What is read to resolve the names of origins, and to verify their certificates.
+const FOR_ORIGINS: [&str; 10] = [
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/host.conf",
+    "/etc/nsswitch.conf",
+    "/etc/gai.conf",
+    "/etc/services",
+    "/etc/ssl",
+    "/etc/pki",
+    "/usr/share/ca-certificates",
+    "/usr/lib/ssl",
+];
 
 /// The state of the confinement, for the start lines.
 #[derive(Debug, Default)]
@@ -195,8 +209,15 @@ pub fn file_access(configuration: &Configuration) -> io::Result<FileAccess> {
         LogTarget::Stdout | LogTarget::Stderr => None,
     });
     let state = server.status.as_ref().and_then(|status| status.state.as_deref());
+    let mut readable: Vec<_> = mounts.filter(|mount| mount.has_root()).map(|mount| mount.root.clone()).collect();
+    if server.forwards() {
+        readable.extend(FOR_ORIGINS.iter().map(PathBuf::from));
+        readable.extend(server.origins.iter().filter_map(|origin| origin.tree.clone()));
+    }
     Ok(FileAccess {
-        readable: mounts.filter(|mount| mount.has_root()).map(|mount| mount.root.clone()).collect(),
+        readable,
+        // Origins are reached from this process. Volumes are open already.
+        connects: server.forwards(),
         appended: all(logs.collect())?,
         replaced: all(configuration.pid_file.as_deref().into_iter().collect())?,
         kept: all(state.into_iter().collect())?,

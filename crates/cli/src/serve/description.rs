@@ -16,6 +16,10 @@ pub fn counted(count: usize, what: &str) -> String {
 pub fn roots(configuration: &Configuration) -> String {
     let mut mounts = configuration.server.sites.iter().flat_map(|site| &site.mounts);
     match (mounts.next(), mounts.count()) {
+        (Some(first), 0) if first.root.as_os_str().is_empty() => match configuration.server.origins.first() {
+            Some(origin) => origin.url.clone().unwrap_or_else(|| format!("origin {}", origin.name)),
+            None => "redirects".to_owned(),
+        },
         (Some(first), 0) => first.root.display().to_string(),
         (_, others) => format!("{} folders of {}", others + 1, counted(configuration.server.sites.len(), "site")),
     }

@@ -117,6 +117,11 @@ impl Inheritance {
         }
     }
 
+    /// Whether another process serves still.
+    pub fn has_predecessor(&self) -> bool {
+        self.predecessor.is_some()
+    }
+
     /// Reports to the predecessor, if there is one, that this process serves, and waits for its
     /// confirmation. The predecessor stops some time later.
     ///

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use thalweg_serve::{Level, LivenessCheck, LogTarget, Running, ServerTls};
+use thalweg_serve::{CacheTier, Level, LivenessCheck, LogTarget, Running, ServerConfig, ServerTls};
 use thalweg_sys::service_manager::{self, Notification};
 
 use super::acme::{self, AcmeProcess};
@@ -16,6 +16,7 @@ use super::description::{describe, places};
 use super::launcher::Launcher;
 use super::signals::Signals;
 use super::takeover::{Predecessor, Progress, Successor};
+use super::tier::{self, RunningTier};
 use crate::configuration::Configuration;
 use crate::exit::{Failure, remark};
 use crate::options::SandboxOption;
@@ -60,6 +61,8 @@ pub struct Watch<'w> {
     pub predecessor: Option<Predecessor>,
     /// The successor, while it starts.
     pub successor: Option<Successor>,
+    /// The cache tier, if any mount had origins at the start.
+    pub tier: Option<RunningTier>,
     /// The configuration of the running server.
     pub configuration: Configuration,
 }
@@ -175,7 +178,8 @@ impl Watch<'_> {
             // The advice to give other options makes no sense for a running server.
             let read = |path: &Path| self.launcher.read_named(path);
             let tls = ServerTls::open(&server, self.running.tls(), &read).map_err(Failure::unreachable)?;
-            let configured = self.running.configure_with(&server, tls);
+            let mounts = self.mount(&server, &read)?;
+            let configured = self.running.configure_with(&server, tls, mounts);
             configured.map_err(Failure::unreachable).map(|()| (configuration, kept))
         });
         match configured {
@@ -210,6 +214,22 @@ impl Watch<'_> {
             }
         }
         self.notify(&[Notification::Ready]);
+    }
+
+    /// The mounts with origins that a new configuration has.
+    fn mount(
+        &mut self,
+        config: &ServerConfig,
+        read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+    ) -> Result<Option<Arc<dyn CacheTier>>, Failure> {
+        match &mut self.tier {
+            Some(tier) => tier.mount(config, &tier::read_files(config, read)?).map(Some),
+            // The sandbox of a server that began without origins lets it connect nowhere.
+            None if config.forwards() => {
+                Err(Failure::usage("no mount had origins at the start; origins need a restart"))
+            }
+            None => Ok(None),
+        }
     }
 
     /// Applies the events of the process that obtains certificates.
@@ -301,6 +321,8 @@ fn keep(old: &Configuration, new: &mut Configuration) -> UnappliedKeys {
     let places = (&server.limits.connections_max, &mut new_server.limits.connections_max);
     put_back("limits.connections_max", places.0, places.1, names);
     put_back("sandbox", &old.sandbox, &mut new.sandbox, names);
+    put_back("disk_cache", &server.disk_cache, &mut new_server.disk_cache, &mut kept.until_restart);
+    let names = &mut kept.until_upgrade;
     put_back("pid_file", &old.pid_file, &mut new.pid_file, names);
     put_back("user", &old.user, &mut new.user, &mut kept.until_restart);
     put_back("unix_socket", &old.unix_socket, &mut new.unix_socket, &mut kept.until_restart);

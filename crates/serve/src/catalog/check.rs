@@ -13,6 +13,7 @@ use std::path::Path;
 use thalweg_sys::{Root, Wait, affinity, file};
 use thalweg_wire::encode::FieldBlock;
 
+use crate::catalog::forwarding_faults;
 use crate::catalog::host::host_key;
 use crate::catalog::routing;
 use crate::catalog::rules::compile_pattern;
@@ -89,6 +90,7 @@ impl ServerConfig {
         }
         tls_faults::of_values(self).into_iter().for_each(|(at, what)| faults.add(format_args!("tls.{at}"), what));
         tls_faults::of_sites(self).into_iter().for_each(|(at, what)| faults.add(at, what));
+        forwarding_faults::of_values(self).into_iter().for_each(|(at, what)| faults.add(at, what));
         faults.found
     }
 
@@ -103,6 +105,7 @@ impl ServerConfig {
         for (index, site) in self.sites.iter().enumerate() {
             faults.within(format!("site.{index}"), |faults| check_roots(site, faults));
         }
+        forwarding_faults::of_files(self).into_iter().for_each(|(at, what)| faults.add(at, what));
         tls_faults::of_files(self).into_iter().for_each(|(at, what)| faults.add(format_args!("tls.{at}"), what));
         if faults.found.is_empty() && self.check().is_empty() {
             check_error_pages(self, &mut faults);
@@ -247,7 +250,10 @@ fn check_site(site: &SiteConfig, faults: &mut Faults) {
         }
         faults.within(format!("mount.{index}"), |faults| {
             if mount.root.as_os_str().is_empty() && mount.has_root() {
-                faults.add("root", "`root` is missing; expected for example root = \"/srv/mirror\", or a redirect");
+                faults.add(
+                    "root",
+                    "`root` is missing; expected for example root = \"/srv/mirror\", origins, or a redirect",
+                );
             }
             check_routing(&mount.routing, &mount.path, None, faults);
             check_burst("requests_burst", &mount.request_limit, faults);

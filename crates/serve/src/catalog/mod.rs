@@ -3,6 +3,8 @@
 pub(crate) mod access;
 pub(crate) mod check;
 pub(crate) mod error;
+pub(crate) mod forwarding;
+mod forwarding_faults;
 pub(crate) mod host;
 pub(crate) mod networks;
 pub(crate) mod routing;

@@ -15,6 +15,7 @@ use thalweg_wire::encode::{EncodeError, FieldBlock};
 
 use crate::catalog::access::{ClientAccess, Peer};
 use crate::catalog::error::CatalogError;
+use crate::catalog::forwarding::ForwardingMounts;
 use crate::catalog::host::{host_key, without_port};
 use crate::catalog::networks::NetworkAccess;
 use crate::catalog::routing::Routings;
@@ -46,6 +47,8 @@ pub(crate) struct Sites {
     pub(crate) routings: Option<Routings>,
     /// There if any client is not let in.
     pub(crate) networks: Option<NetworkAccess>,
+    /// There if origins answer for any mount.
+    pub(crate) forwarding: Option<ForwardingMounts>,
 }
 
 /// A virtual host.
@@ -62,7 +65,7 @@ pub(crate) struct Site {
 pub(crate) struct Mount {
     /// The path as canonical names begin with it: without the slash in front.
     prefix: Box<[u8]>,
-    /// `None` if all requests are redirected.
+    /// `None` if all requests are redirected, or origins answer.
     tree: Option<Tree>,
     /// Its place among the mounts of all sites, in the order of the configuration.
     pub(crate) number: u16,
@@ -87,7 +90,8 @@ impl Sites {
         let topmost = sites.first().and_then(|site| site.mounts.last()).map_or(0, |mount| mount.number);
         let access = ClientAccess::of(config);
         let (routings, networks) = (Routings::compile(&config.sites)?, NetworkAccess::of(config));
-        Ok(Self { sites, hosts, unknown_host: config.unknown_host, by_host, topmost, access, routings, networks })
+        let (unknown_host, forwarding) = (config.unknown_host, ForwardingMounts::of(config));
+        Ok(Self { sites, hosts, unknown_host, by_host, topmost, access, routings, networks, forwarding })
     }
 
     /// The site that a request is for. `None` if its host is none of a site, and is refused.

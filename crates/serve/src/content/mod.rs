@@ -2,10 +2,12 @@
 //!
 //! An [`Object`](object::Object) has metadata and a body. An [`Origin`](origin::Origin) opens
 //! objects by name; `local` is the one that reads trees of files. The blocking pool does for
-//! origins what may wait for a disk. Lacking on purpose: requests, responses and connections.
+//! origins what may wait for a disk. Objects of other hosts come from the cache [`tier`]. Lacking on purpose: requests, responses and connections.
 
 pub(crate) mod blocking_pool;
 pub(crate) mod body;
+pub(crate) mod forwarded;
+pub(crate) mod held;
 pub(crate) mod local;
 pub(crate) mod media_type;
 pub(crate) mod name;
@@ -13,13 +15,5 @@ pub(crate) mod object;
 pub(crate) mod origin;
 pub(crate) mod policy;
 pub(crate) mod refusal;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "no configuration names a remote origin yet; simulated ones use it all")
-)]
-pub(crate) mod remote;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "no configuration names a remote origin yet; simulated ones use it all")
-)]
-pub(crate) mod stream;
+pub(crate) mod relay;
+pub(crate) mod tier;

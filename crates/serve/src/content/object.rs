@@ -10,20 +10,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use thalweg_sys::{File, FileChanged, FileSpan};
+use thalweg_tier::{Content, Fragments, Object as TierObject};
 use thalweg_wire::coding::Coding;
 use thalweg_wire::digest::Algorithm;
 use thalweg_wire::validator::{EntityTag, Validators};
 
+use crate::content::forwarded::{Described, Forwarded};
 use crate::content::policy::ResponsePolicy;
-use crate::content::stream::Stream;
+use crate::content::relay::{BodyReader, MemoryBody};
+use crate::content::tier::Inbox;
 
 /// An origin's object under a name. The parts that the most common request needs lie together,
 /// apart from the metadata.
 pub(crate) struct Object {
     rendering: Rendering,
     rendered_fields: Option<Box<RenderedFields>>,
-    /// `None` if that is known only when a stream has ended.
-    length: Option<u64>,
+    length: u64,
     source: Source,
     /// The same in content codings, each with validators of its own.
     variants: Box<[Object]>,
@@ -32,7 +34,7 @@ pub(crate) struct Object {
 
 /// The metadata of an object.
 pub(crate) struct Metadata {
-    /// The opaque part of the entity tag, which is strong.
+    /// The opaque part of the entity tag, which is strong unless it is forwarded.
     pub(crate) tag: Vec<u8>,
     /// Seconds since 1970-01-01 UTC; not later than the present.
     pub(crate) last_modified: Option<i64>,
@@ -42,6 +44,8 @@ pub(crate) struct Metadata {
     pub(crate) varies: bool,
     pub(crate) digests: Digests,
     pub(crate) policy: Arc<ResponsePolicy>,
+    /// There if it is an origin's, and its fields are.
+    pub(crate) forwarded: Option<Box<Forwarded>>,
 }
 
 /// Digests of an object, at the index of [`Algorithm::ALL`].
@@ -81,45 +85,81 @@ pub(crate) enum Source {
     Memory,
     /// From the file, by the kernel.
     File(Rc<File>),
-    /// From an origin that is still delivering them.
-    Stream(Stream),
+    /// From the cache tier, which may still fetch them.
+    Fragments(Arc<dyn Fragments>, Arc<Inbox>),
 }
 
 impl Object {
     /// An object whose body is in memory.
     pub(crate) fn in_memory(metadata: Metadata, body: Vec<u8>, variants: Box<[Self]>) -> Self {
-        let length = Some(body.len() as u64);
+        let length = body.len() as u64;
         let (rendering, metadata) = (Rendering::of(body), Box::new(metadata));
         Self { rendering, rendered_fields: None, length, source: Source::Memory, variants, metadata }
     }
 
     /// An object whose body is a whole file, which the kernel sends.
     pub(crate) fn in_file(metadata: Metadata, file: File, variants: Box<[Self]>) -> Self {
-        let length = Some(file.stamp.size);
+        let length = file.stamp.size;
         let (rendering, metadata) = (Rendering::of(Vec::new()), Box::new(metadata));
         Self { rendering, rendered_fields: None, length, source: Source::File(Rc::new(file)), variants, metadata }
     }
 
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "no configuration names a remote origin yet; simulated ones use it all")
-    )]
-    /// An object whose body is still coming in.
-    pub(crate) fn in_stream(metadata: Metadata, stream: Stream) -> Self {
-        let (rendering, metadata) = (Rendering::of(Vec::new()), Box::new(metadata));
+    /// An object of the cache tier, which came at this second. A body in memory of up to
+    /// `small_bytes_max` is kept with its head.
+    pub(crate) fn forwarded(
+        object: TierObject,
+        policy: &Arc<ResponsePolicy>,
+        second: i64,
+        small_bytes_max: usize,
+        inbox: &Arc<Inbox>,
+    ) -> Self {
+        let (forwarded, Described { tag, last_modified, content_type }) = Forwarded::of(&object, policy, second);
+        let metadata = Metadata {
+            tag,
+            last_modified,
+            content_type,
+            coding: None,
+            varies: false,
+            digests: Digests::default(),
+            policy: Arc::clone(policy),
+            forwarded: Some(Box::new(forwarded)),
+        };
+        let fragments = match object.content {
+            Content::Memory(bytes) if bytes.len() <= small_bytes_max => {
+                return Self::in_memory(metadata, bytes.into(), Box::default());
+            }
+            Content::Memory(bytes) => Arc::new(MemoryBody(bytes)),
+            Content::Fragments(fragments) => fragments,
+        };
         Self {
-            rendering,
+            rendering: Rendering::of(Vec::new()),
             rendered_fields: None,
-            length: stream.length(),
-            source: Source::Stream(stream),
+            length: object.length,
+            source: Source::Fragments(fragments, Arc::clone(inbox)),
             variants: Box::default(),
-            metadata,
+            metadata: Box::new(metadata),
+        }
+    }
+
+    /// What is known of it if it is forwarded.
+    pub(crate) fn as_forwarded(&self) -> Option<&Forwarded> {
+        self.metadata.forwarded.as_deref()
+    }
+
+    /// From now on it answers requests that are not asked for.
+    pub(crate) fn hold(&mut self) {
+        if let Some(forwarded) = &mut self.metadata.forwarded {
+            forwarded.hold();
         }
     }
 
     /// Bytes of memory held, but for the fixed part.
     pub(crate) fn bytes(&self) -> usize {
-        HEAD_BYTES_USUAL + self.rendering.body().len() + self.variants.iter().map(Self::bytes).sum::<usize>()
+        let forwarded = self.as_forwarded().map_or(0, Forwarded::bytes);
+        HEAD_BYTES_USUAL
+            + forwarded
+            + self.rendering.body().len()
+            + self.variants.iter().map(Self::bytes).sum::<usize>()
     }
 
     /// Whether it holds an open file.
@@ -139,18 +179,23 @@ impl Object {
             || self.variants.iter().any(|variant| variant.is_sent_from(change))
     }
 
-    /// Bytes of the whole, if that is known.
+    /// Bytes of the whole.
     #[inline]
-    pub(crate) fn length(&self) -> Option<u64> {
+    pub(crate) fn length(&self) -> u64 {
         self.length
     }
 
     /// The validators, which conditional requests compare with.
     pub(crate) fn validators(&self) -> Validators<'_> {
         Validators {
-            etag: Some(EntityTag { weak: false, opaque: &self.metadata.tag }).filter(|tag| !tag.opaque.is_empty()),
+            etag: Some(EntityTag { weak: self.has_weak_tag(), opaque: &self.metadata.tag })
+                .filter(|tag| !tag.opaque.is_empty()),
             last_modified: self.metadata.last_modified,
         }
+    }
+
+    fn has_weak_tag(&self) -> bool {
+        self.as_forwarded().is_some_and(|forwarded| forwarded.has_weak_tag)
     }
 
     /// Whether its digest is known.
@@ -160,29 +205,20 @@ impl Object {
 
     /// Whether it is encoded.
     pub(crate) fn is_encoded(&self) -> bool {
-        self.metadata.coding.is_some()
+        self.metadata.coding.is_some() || self.as_forwarded().is_some_and(|forwarded| forwarded.is_encoded)
     }
 
-    /// Whether its bytes are still coming in.
+    /// Whether its bytes are read piece by piece.
     #[inline]
     pub(crate) fn is_stream(&self) -> bool {
-        matches!(self.source, Source::Stream(_))
+        matches!(self.source, Source::Fragments(..))
     }
 
-    /// Whether it can be sent from its beginning.
-    pub(crate) fn can_be_sent(&self) -> bool {
-        match &self.source {
-            Source::Memory | Source::File(_) => true,
-            Source::Stream(stream) => stream.is_joinable(),
-        }
-    }
-
-    /// Whether ranges of it can be sent.
-    pub(crate) fn has_ranges(&self) -> bool {
-        match self.source {
-            Source::Memory | Source::File(_) => true,
-            Source::Stream(_) => false,
-        }
+    /// A reader of a range, if its bytes are read piece by piece.
+    pub(crate) fn reader(&self, range: Range<u64>) -> Option<BodyReader> {
+        let Source::Fragments(fragments, inbox) = &self.source else { return None };
+        let length = range.end - range.start;
+        Some(BodyReader::new(Arc::clone(fragments).reader(range), Some(length), Arc::clone(inbox)))
     }
 
     /// Whether there are others to choose from.
@@ -233,7 +269,7 @@ impl Object {
     #[inline]
     pub(crate) fn span(&self, span: Range<u64>) -> Option<FileSpan> {
         match &self.source {
-            Source::Memory | Source::Stream(_) => None,
+            Source::Memory | Source::Fragments(..) => None,
             Source::File(file) => {
                 Some(FileSpan { file: Rc::clone(file), offset: span.start, len: span.end - span.start })
             }

@@ -4,6 +4,7 @@
 //! framing and the state of connections are a protocol's; files are their origin's.
 
 mod entry;
+mod forwarded;
 
 use std::sync::Arc;
 
@@ -21,9 +22,9 @@ use crate::content::name::canonical_name;
 use crate::content::object::Object;
 use crate::content::origin::{Opening, Origin, Outcome};
 use crate::content::refusal::Refusal;
-use crate::content::remote::{RemoteOpening, RemoteOrigin};
 use crate::date_cache::DateCache;
 use crate::http::challenges::HttpChallenges;
+use crate::http::forwarder::Forwarder;
 use crate::http::gate::{Gate, RefusedRequests};
 use crate::http::multipart::{Boundaries, Multipart};
 use crate::http::response::{
@@ -32,13 +33,15 @@ use crate::http::response::{
 use crate::http::select::{Extent, Selection, Unmet, may_select, negotiate, select};
 use crate::listing::{ListingRequest, Listings, LoadedListing};
 
+use self::forwarded::ForSite;
+
 /// Answers requests for objects.
 pub(crate) struct Responder {
     pub(crate) origin: LocalOrigin<Sites>,
     pub(crate) listings: Listings,
     pub(crate) date_cache: DateCache,
-    /// The origins of mounts that are not local, with the mounts' numbers.
-    pub(crate) remotes: Vec<(u16, Box<dyn RemoteOrigin>)>,
+    /// There if origins answer for any mount.
+    pub(crate) forwarder: Option<Box<Forwarder>>,
     /// There if clients are limited by network or by requests.
     pub(crate) gate: Option<Box<Gate>>,
     /// Requests that the gates have refused.
@@ -55,8 +58,9 @@ pub(crate) struct Responder {
 /// The connection of a request, and the present.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestContext {
-    /// The socket that is woken when an origin has something for the request.
+    /// The socket that is woken when the cache tier has something for the request, and the stream.
     pub(crate) waiter: SocketId,
+    pub(crate) stream: u32,
     pub(crate) peer: Peer,
     pub(crate) now: Instant,
 }
@@ -68,7 +72,7 @@ pub(crate) enum Answer {
     Encoded(Summary),
     /// Nothing yet: the request has to be answered again when this job was done.
     After(Box<Job<JobResult>>),
-    /// Nothing yet: the request has to be processed again when its connection is woken.
+    /// Nothing yet: the request has to be answered again when the cache tier's answer has come.
     Pending,
 }
 
@@ -135,12 +139,11 @@ impl Responder {
         date_cache: DateCache,
         challenges: Arc<HttpChallenges>,
     ) -> Self {
-        let remotes = Vec::new();
         Self {
             origin,
             listings,
             date_cache,
-            remotes,
+            forwarder: None,
             gate: None,
             refused: RefusedRequests::default(),
             challenges,
@@ -183,6 +186,7 @@ impl Responder {
     ) -> Answer {
         match request.method {
             Method::Get | Method::Head => self.respond_with_object(request, outcomes, context, out),
+            _ if self.is_forwarded(request) => self.respond_with_object(request, outcomes, context, out),
             _ => Answer::Encoded(self.respond_otherwise(request, outcomes, context, out)),
         }
     }
@@ -225,7 +229,7 @@ impl Responder {
         Summary::nothing(status, sites.topmost)
     }
 
-    /// GET and HEAD.
+    /// GET and HEAD, and what is forwarded.
     #[inline]
     fn respond_with_object(
         &mut self,
@@ -269,10 +273,10 @@ impl Responder {
                 return Answer::Encoded(self.deny((request, context.peer), Denial::of(status), mount, out));
             }
         }
-        if !self.remotes.is_empty() {
-            let mount = self.origin.namespace().mount_number(site, &self.name);
-            if let Some(index) = self.remotes.iter().position(|(of, _)| *of == mount) {
-                return self.respond_remotely(request, index, context, out);
+        if self.forwarder.is_some() {
+            let at = ForSite { site, path: Some(path).filter(|_| !is_rewritten), query };
+            if let Some(answer) = self.respond_forwarding(request, at, context, out) {
+                return answer;
             }
         }
         match self.origin.open(site, &mut self.name, outcomes.object, &self.date_cache, context.now) {
@@ -293,29 +297,6 @@ impl Responder {
             }
             Opening::Refused(refusal) => {
                 let mount = self.origin.namespace().mount_number(site, &self.name);
-                Answer::Encoded(self.deny((request, context.peer), refusal.into(), mount, out))
-            }
-        }
-    }
-
-    /// GET and HEAD of an object of a remote origin.
-    #[cold]
-    fn respond_remotely(
-        &mut self,
-        request: &RequestHead<'_>,
-        index: usize,
-        context: RequestContext,
-        out: &mut impl Encoder,
-    ) -> Answer {
-        let (mount, origin) = &mut self.remotes[index];
-        let mount = *mount;
-        match origin.open(&self.name, context.waiter, context.now) {
-            RemoteOpening::Object(object) => {
-                let chosen = reply_with(object, request, &self.date_cache, &mut self.boundaries, out);
-                self.finish(request, chosen, (mount, context.peer), true, out)
-            }
-            RemoteOpening::Pending => Answer::Pending,
-            RemoteOpening::Refused(refusal) => {
                 Answer::Encoded(self.deny((request, context.peer), refusal.into(), mount, out))
             }
         }
@@ -378,16 +359,20 @@ impl Responder {
             return summary;
         }
         let mount = self.origin.namespace().topmost;
+        let allowed = self.allowed_methods(request);
+        let field = allowed.as_deref().map_or(PageField::Allow, PageField::AllowOf);
         match request.method {
             Method::Options if Target::parse(request.method, request.target).is_ok() => {
                 let hsts = self.origin.namespace().hsts(request, context.peer);
-                let page = Page { status: 204, is_head: false, field: PageField::Allow, hsts, object: None };
+                let page = Page { status: 204, is_head: false, field, hsts, object: None };
                 out.encode(Response::Page(page), &self.date_cache);
                 Summary::nothing(204, mount)
             }
             Method::Options => self.deny((request, context.peer), Denial::of(400), mount, out),
-            Method::Extension(_) => self.deny((request, context.peer), Denial::of(501), mount, out),
-            _ => self.deny((request, context.peer), Denial { status: 405, field: PageField::Allow }, mount, out),
+            Method::Extension(_) if allowed.is_none() => {
+                self.deny((request, context.peer), Denial::of(501), mount, out)
+            }
+            _ => self.deny((request, context.peer), Denial { status: 405, field }, mount, out),
         }
     }
 
@@ -528,7 +513,7 @@ fn reply_with(
         Extent::Whole => (Part::Whole, 200),
         Extent::Range(range) => (Part::Range(*range), 206),
         Extent::Ranges(ranges) => {
-            let length = object.length().unwrap_or_default();
+            let length = object.length();
             let content_type = &object.metadata().content_type;
             (Part::Ranges(Multipart::new(boundaries.next(), ranges.as_slice(), content_type, length)), 206)
         }

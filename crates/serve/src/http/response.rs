@@ -16,9 +16,10 @@ use thalweg_wire::range::{ByteRange, push_content_range, push_unsatisfied_conten
 use thalweg_wire::status;
 use thalweg_wire::validator::EntityTag;
 
+use crate::content::forwarded::Forwarded;
 use crate::content::name::PATH_ESCAPED;
 use crate::content::object::{Object, Source};
-use crate::content::stream::StreamReader;
+use crate::content::relay::BodyReader;
 use crate::date_cache::DateCache;
 use crate::http::multipart::Multipart;
 
@@ -52,6 +53,8 @@ pub(crate) enum Response<'o> {
     NotModified(&'o Object),
     /// 200 with a short text that is made for this response.
     Text(Text<'o>),
+    /// A response of an origin as it is.
+    Relayed(Relayed<'o>),
     /// Any other: an error or a redirect with a short page, or 204.
     Page(Page<'o>),
 }
@@ -82,6 +85,19 @@ pub(crate) struct Text<'o> {
     pub(crate) is_head: bool,
 }
 
+/// A response of an origin.
+pub(crate) struct Relayed<'o> {
+    pub(crate) status: u16,
+    /// Its fields, without Content-Length.
+    pub(crate) fields: &'o FieldBlock,
+    /// Bytes of the content, if that is known; those that it would have, if it has none.
+    pub(crate) length: Option<u64>,
+    /// The content; `None` if there is none.
+    pub(crate) body: Option<BodyReader>,
+    /// As in a page.
+    pub(crate) hsts: Option<&'o FieldBlock>,
+}
+
 /// A page that describes its status, or an object that the configuration names for it.
 pub(crate) struct Page<'o> {
     pub(crate) status: u16,
@@ -101,6 +117,10 @@ pub(crate) enum PageField<'o> {
     None,
     /// The methods that are served.
     Allow,
+    /// The methods that an origin is asked by.
+    AllowOf(&'o str),
+    /// How the cache tier came to it.
+    CacheStatus(&'o str),
     /// When to try again.
     RetryAfter {
         seconds: u64,
@@ -141,7 +161,7 @@ pub(crate) enum Body<'o> {
     /// Several ranges of an object.
     Parts(&'o Object, Multipart<'o>),
     /// Coming in later.
-    Stream(StreamReader),
+    Stream(BodyReader),
 }
 
 /// Summary of a response for accounting.
@@ -228,12 +248,28 @@ impl<'o> Response<'o> {
             Self::Selected(_) => 206,
             Self::NotModified(_) => 304,
             Self::Text(_) => 200,
+            Self::Relayed(relayed) => relayed.status,
             Self::Page(page) => page.status,
         }
     }
 
     /// Writes all fields but those of framing and of the connection.
     pub(crate) fn write_fields(&self, date_cache: &DateCache, out: &mut impl FieldSink) {
+        let second = date_cache.second();
+        match self {
+            Self::Whole(object) if object.as_forwarded().is_some() => {
+                return write_forwarded_fields(object, &Part::Whole, second, out);
+            }
+            Self::Selected(selected) if selected.object.as_forwarded().is_some() => {
+                return write_forwarded_fields(selected.object, &selected.part, second, out);
+            }
+            Self::NotModified(object) if let Some(forwarded) = object.as_forwarded() => {
+                out.block(&forwarded.fields_of_304);
+                return write_age(forwarded, second, out);
+            }
+            Self::Relayed(relayed) => return relayed.write_fields(out),
+            _ => {}
+        }
         out.field("Date", date_cache.text());
         out.field("Server", b"thalweg");
         match self {
@@ -241,6 +277,7 @@ impl<'o> Response<'o> {
             Self::Selected(selected) => {
                 write_object_fields(selected.object, &selected.part, selected.digest, out);
             }
+            Self::Relayed(_) => {}
             Self::NotModified(object) => {
                 // RFC 9110, 15.4.5: the validators, and nothing that describes the body.
                 write_validators(object, out);
@@ -248,7 +285,7 @@ impl<'o> Response<'o> {
             }
             Self::Text(text) => {
                 out.field("Content-Type", b"application/octet-stream");
-                write_length(Some(text.text.len() as u64), out);
+                write_length(text.text.len() as u64, out);
             }
             Self::Page(page) => page.write_fields(out),
         }
@@ -256,26 +293,20 @@ impl<'o> Response<'o> {
 
     /// Whether the length of the body is known only at its end.
     pub(crate) fn is_of_unknown_length(&self) -> bool {
-        match self {
-            Self::Whole(object) => object.length().is_none(),
-            Self::Selected(selected) => matches!(selected.part, Part::Whole) && selected.object.length().is_none(),
-            Self::NotModified(_) | Self::Text(_) => false,
-            Self::Page(page) => page.object.is_some_and(|object| object.length().is_none()),
-        }
+        matches!(self, Self::Relayed(Relayed { length: None, body: Some(_), .. }))
     }
 
     /// Whether there is no byte of a body.
     pub(crate) fn is_bodiless(&self) -> bool {
         match self {
-            Self::Whole(object) => object.length() == Some(0),
-            Self::Selected(Selected { is_head, part: Part::Whole, object, .. }) => {
-                *is_head || object.length() == Some(0)
-            }
+            Self::Whole(object) => object.length() == 0,
+            Self::Selected(Selected { is_head, part: Part::Whole, object, .. }) => *is_head || object.length() == 0,
             Self::Selected(selected) => selected.is_head,
             Self::NotModified(_) => true,
             Self::Text(text) => text.is_head,
+            Self::Relayed(relayed) => relayed.body.is_none(),
             Self::Page(page) => {
-                let is_empty = page.object.is_some_and(|object| object.length() == Some(0));
+                let is_empty = page.object.is_some_and(|object| object.length() == 0);
                 page.is_head || page.status == 204 || is_empty
             }
         }
@@ -284,17 +315,31 @@ impl<'o> Response<'o> {
     /// The body.
     pub(crate) fn into_body(self) -> Body<'o> {
         match self {
-            Self::Whole(object) => body_of(object, 0..object.length().unwrap_or(0)),
+            Self::Whole(object) => body_of(object, 0..object.length()),
             Self::Selected(selected) => match selected.part {
                 _ if selected.is_head => Body::Empty,
-                Part::Whole => body_of(selected.object, 0..selected.object.length().unwrap_or(0)),
+                Part::Whole => body_of(selected.object, 0..selected.object.length()),
                 Part::Range(range) => body_of(selected.object, range.first..range.last + 1),
                 Part::Ranges(multipart) => Body::Parts(selected.object, multipart),
             },
             Self::NotModified(_) => Body::Empty,
             Self::Text(text) if text.is_head => Body::Empty,
             Self::Text(text) => Body::Text(text.text.to_owned()),
+            Self::Relayed(relayed) => relayed.body.map_or(Body::Empty, Body::Stream),
             Self::Page(page) => page.into_body(),
+        }
+    }
+}
+
+impl Relayed<'_> {
+    fn write_fields(&self, out: &mut impl FieldSink) {
+        out.block(self.fields);
+        if let Some(hsts) = self.hsts {
+            out.block(hsts);
+        }
+        // RFC 9110, 8.6.
+        if let Some(length) = self.length.filter(|_| self.status != 204) {
+            write_length(length, out);
         }
     }
 }
@@ -304,6 +349,8 @@ impl<'o> Page<'o> {
         match self.field {
             PageField::None => {}
             PageField::Allow => out.field("Allow", ALLOW),
+            PageField::AllowOf(methods) => out.field("Allow", methods.as_bytes()),
+            PageField::CacheStatus(text) => out.field("Cache-Status", text.as_bytes()),
             PageField::RetryAfter { seconds } => {
                 out.field_with("Retry-After", |out| push_decimal(out, seconds));
             }
@@ -343,7 +390,7 @@ impl<'o> Page<'o> {
         }
         let (content_type, length) = match self.object {
             Some(object) => (object.metadata().content_type.as_bytes(), object.length()),
-            None => (&b"text/html; charset=utf-8"[..], Some(page_text(self.status).len() as u64)),
+            None => (&b"text/html; charset=utf-8"[..], page_text(self.status).len() as u64),
         };
         out.field("Content-Type", content_type);
         write_length(length, out);
@@ -352,7 +399,7 @@ impl<'o> Page<'o> {
     fn into_body(self) -> Body<'o> {
         match self.object {
             _ if self.is_head || self.status == 204 => Body::Empty,
-            Some(object) => body_of(object, 0..object.length().unwrap_or(0)),
+            Some(object) => body_of(object, 0..object.length()),
             None => Body::Text(page_text(self.status)),
         }
     }
@@ -370,44 +417,63 @@ fn body_of(object: &Object, span: Range<u64>) -> Body<'_> {
             Body::Memory(bytes, begins_at + span.start as usize..begins_at + span.end as usize)
         }
         Source::File(_) => object.span(span).map_or(Body::Empty, Body::File),
-        Source::Stream(stream) => Body::Stream(stream.reader()),
+        Source::Fragments(..) => object.reader(span).map_or(Body::Empty, Body::Stream),
     }
 }
 
-fn write_length(length: Option<u64>, out: &mut impl FieldSink) {
-    if let Some(length) = length {
-        out.field_with("Content-Length", |out| push_decimal(out, length));
-    }
+fn write_length(length: u64, out: &mut impl FieldSink) {
+    out.field_with("Content-Length", |out| push_decimal(out, length));
 }
 
 /// Writes the fields of a 200 or a 206.
 fn write_object_fields(object: &Object, part: &Part<'_>, digest: Option<Algorithm>, out: &mut impl FieldSink) {
     let metadata = object.metadata();
-    match part {
-        Part::Ranges(multipart) => out.field_with("Content-Type", |out| multipart.push_content_type(out)),
-        _ => out.field("Content-Type", metadata.content_type.as_bytes()),
-    }
-    let length = match part {
-        Part::Whole => object.length(),
-        Part::Range(range) => Some(range.length()),
-        Part::Ranges(multipart) => Some(multipart.content_length()),
-    };
-    write_length(length, out);
-    if let (Part::Range(range), Some(length)) = (part, object.length()) {
-        out.field_with("Content-Range", |out| push_content_range(out, *range, length));
-    }
+    write_extent_fields(object, part, out);
     write_validators(object, out);
     if let Some(coding) = metadata.coding {
         out.field("Content-Encoding", coding.name().as_bytes());
     }
-    if object.has_ranges() {
-        out.field("Accept-Ranges", b"bytes");
-    }
+    out.field("Accept-Ranges", b"bytes");
     out.block(&metadata.policy.fields);
     if let Some(algorithm) = digest
         && let Some(digest) = &metadata.digests[algorithm as usize]
     {
         out.field_with("Repr-Digest", |out| push_repr_digest(out, algorithm, digest));
+    }
+}
+
+/// Writes the fields of a 200 or a 206 with as much of a forwarded object.
+fn write_forwarded_fields(object: &Object, part: &Part<'_>, second: i64, out: &mut impl FieldSink) {
+    write_extent_fields(object, part, out);
+    out.field("Accept-Ranges", b"bytes");
+    if let Some(forwarded) = object.as_forwarded() {
+        out.block(&forwarded.fields);
+        write_age(forwarded, second, out);
+    }
+}
+
+/// Writes how old a forwarded object is, and how this cache came to it.
+fn write_age(forwarded: &Forwarded, second: i64, out: &mut impl FieldSink) {
+    out.field_with("Age", |out| push_decimal(out, forwarded.age_s(second)));
+    out.field_with("Cache-Status", |out| forwarded.push_cache_status(second, out));
+}
+
+/// Writes the type and the length of what is sent, and which part of the whole it is.
+fn write_extent_fields(object: &Object, part: &Part<'_>, out: &mut impl FieldSink) {
+    match part {
+        Part::Ranges(multipart) => out.field_with("Content-Type", |out| multipart.push_content_type(out)),
+        // An origin need not tell it.
+        _ if object.metadata().content_type.is_empty() => {}
+        _ => out.field("Content-Type", object.metadata().content_type.as_bytes()),
+    }
+    let length = match part {
+        Part::Whole => object.length(),
+        Part::Range(range) => range.length(),
+        Part::Ranges(multipart) => multipart.content_length(),
+    };
+    write_length(length, out);
+    if let Part::Range(range) = part {
+        out.field_with("Content-Range", |out| push_content_range(out, *range, object.length()));
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! Choices that RFC 9110 leaves: a Range with too many parts, or that cannot be understood, is
 //! ignored; overlapping parts are merged; a request for several parts of an object in a content
-//! coding gets the whole object, since a multipart body has no place to name the coding. A request
+//! coding gets the whole object, since a multipart body has no place to name the coding, and so does
+//! one for several parts of an object that is read piece by piece. A request
 //! that excludes all representations gets a 406, but only if there are several.
 
 use std::cmp::Reverse;
@@ -41,9 +42,18 @@ pub(crate) enum Unmet {
 }
 
 impl Extent {
+    /// Bytes of an object of this length.
+    pub(crate) fn bytes(&self, length: u64) -> u64 {
+        match self {
+            Self::Whole => length,
+            Self::Range(range) => range.length(),
+            Self::Ranges(ranges) => ranges.as_slice().iter().map(|range| range.length()).sum(),
+        }
+    }
+
     /// How much of an object of this length it delivers.
-    pub(crate) fn delivery(&self, length: Option<u64>) -> Delivery {
-        let has_last = |range: &ByteRange| Some(range.last + 1) == length;
+    pub(crate) fn delivery(&self, length: u64) -> Delivery {
+        let has_last = |range: &ByteRange| range.last + 1 == length;
         let is_end = match self {
             Self::Whole => true,
             Self::Range(range) => has_last(range),
@@ -82,22 +92,30 @@ pub(crate) fn may_select(fields: Fields<'_>) -> bool {
 #[inline(never)]
 pub(crate) fn select(request: &RequestHead<'_>, object: &Object, second: i64) -> Result<Selection, Unmet> {
     let conditions = Conditions::of(request.fields);
-    let decision = conditions.evaluate(request.method, &object.validators(), second);
+    // The second at which the validators were those of the representation.
+    let second = object.as_forwarded().map_or(second, |forwarded| forwarded.date_s);
+    let mut validators = object.validators();
+    let decision = conditions.evaluate(request.method, &validators, second);
+    if object.as_forwarded().is_some() && decision.verdict == Verdict::Proceed && validators.last_modified.is_none() {
+        // RFC 9111, 4.3.2: without Last-Modified, If-Modified-Since is about Date.
+        validators.last_modified = Some(second);
+        if conditions.evaluate(request.method, &validators, second).verdict == Verdict::NotModified {
+            return Ok(Selection::NotModified);
+        }
+    }
     let range = match decision.verdict {
         Verdict::Proceed => decision.range.and_then(RangeSet::parse),
         Verdict::NotModified => return Ok(Selection::NotModified),
         Verdict::PreconditionFailed => return Err(Unmet::Condition),
     };
     let digest = WantReprDigest::of(request.fields).choose(|algorithm| object.has_digest(algorithm));
-    let Some(length) = object.length().filter(|_| object.has_ranges()) else {
-        return Ok(Selection::Send { extent: Extent::Whole, digest });
-    };
+    let length = object.length();
     let ranges = range.map(|set| set.resolve(length)).transpose().map_err(|Unsatisfiable| Unmet::Range { length })?;
     let extent = match ranges.map(|ranges| ranges.without_overlaps()) {
         None => Extent::Whole,
         Some(ranges) => match ranges.single() {
             Some(range) => Extent::Range(range),
-            None if object.is_encoded() => Extent::Whole,
+            None if object.is_encoded() || object.is_stream() => Extent::Whole,
             None => Extent::Ranges(Box::new(ranges)),
         },
     };

@@ -52,10 +52,10 @@ pub(crate) struct Scratch {
 }
 
 impl Services<'_> {
-    /// The context of a request that is answered now.
+    /// The context of a request that is answered on a stream now.
     #[inline]
-    pub(crate) fn context(&self) -> RequestContext {
-        RequestContext { waiter: self.socket, peer: self.peer, now: self.now }
+    pub(crate) fn context(&self, stream: u32) -> RequestContext {
+        RequestContext { waiter: self.socket, stream, peer: self.peer, now: self.now }
     }
 
     /// The request on a stream, as a waiter for a job.

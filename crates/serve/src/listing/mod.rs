@@ -305,6 +305,7 @@ impl Listings {
                 varies: page.compressed.is_some(),
                 digests: Digests::default(),
                 policy,
+                forwarded: None,
             };
             let variants = page.compressed.map(|body| compressed_variant(&metadata, body)).into_iter().collect();
             known.pages.push(CachedPage { view, object: Object::in_memory(metadata, page.body, variants), used });
@@ -351,6 +352,7 @@ fn compressed_variant(page: &Metadata, body: Vec<u8>) -> Object {
         varies: true,
         digests: Digests::default(),
         policy: Arc::clone(&page.policy),
+        forwarded: None,
     };
     Object::in_memory(metadata, body, Box::default())
 }

@@ -13,6 +13,7 @@ use super::failure::StartError;
 use super::loop_tls::TlsSetup;
 use crate::config::ServerConfig;
 use crate::content::local::watch::Notice;
+use crate::content::tier::CacheTier;
 use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::log::RecordQueue;
 use crate::telemetry::registry::Registry;
@@ -45,6 +46,8 @@ pub(crate) struct ConfigUpdate {
     pub(crate) config: Arc<ServerConfig>,
     /// TLS, if any listener speaks it.
     pub(crate) tls: Option<TlsSetup>,
+    /// The cache tier, if origins answer for any mount.
+    pub(crate) tier: Option<Arc<dyn CacheTier>>,
     pub(crate) limits: Arc<SharedRateLimits>,
     /// An end of the queue to the log thread, if there is accounting.
     pub(crate) record_queue: Option<RecordQueue>,

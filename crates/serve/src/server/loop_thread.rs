@@ -20,6 +20,7 @@ use crate::catalog::site::Sites;
 use crate::config::ServerConfig;
 use crate::content::blocking_pool::BlockingPool;
 use crate::content::local::watch::Subscription;
+use crate::content::tier::{CacheTier, Inbox};
 use crate::http::challenges::HttpChallenges;
 use crate::shaping::admission::WITHOUT_SLOT_MAX;
 use crate::shaping::shaper::SharedRateLimits;
@@ -40,6 +41,8 @@ const BLOCKING_THREADS_MAX: usize = 4;
 pub(super) struct SharedParts {
     pub(super) config: Arc<ServerConfig>,
     pub(super) tls: Option<TlsSetup>,
+    /// The cache tier, if origins answer for any mount.
+    pub(super) tier: Option<Arc<dyn CacheTier>>,
     /// All CPUs that this process may use, for threads that do not belong to a loop.
     pub(super) cpus: Vec<usize>,
     /// Most connections of one loop.
@@ -97,7 +100,9 @@ impl LoopThread {
         let Some(channel) = &self.table else { return Ok(()) };
         let wakers = self.shared.control.wakers.iter().map(AsFd::as_fd);
         let subscription = self.subscription.as_ref().map(AsFd::as_fd);
-        own_table_with(&wakers.chain([channel.as_fd()]).chain(subscription).collect::<Vec<_>>())?;
+        // Bodies of the cache tier are sent from its volumes.
+        let volumes = self.shared.tier.iter().flat_map(|tier| tier.descriptors());
+        own_table_with(&wakers.chain([channel.as_fd()]).chain(subscription).chain(volumes).collect::<Vec<_>>())?;
         for &group in &self.groups {
             let socket = take_listener(channel).ok_or_else(|| io::Error::other("a listener was lost"))?;
             self.listeners.push((group, socket));
@@ -154,6 +159,8 @@ impl LoopThread {
             slots_max: self.slots_max(),
             cache: &shared.config.cache,
             blocking: BlockingPool::new(waker, BLOCKING_THREADS_MAX, shared.cpus.clone()),
+            tier: shared.tier.clone(),
+            inbox: Inbox::new(Some(shared.control.wakers[self.loop_index].clone())),
             challenges: Arc::clone(&shared.challenges),
             seconds_at: |_| clock::unix_seconds(),
             accounting,

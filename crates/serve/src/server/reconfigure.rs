@@ -13,9 +13,10 @@ use super::commands::{ConfigUpdate, LoopCommand, send_listener};
 use super::failure::StartError;
 use super::listeners::Change;
 use super::loop_tls::TlsSetup;
-use super::running::{ANSWER_TIME, Running, ensure_servable};
+use super::running::{ANSWER_TIME, Running, ensure_servable, ensure_tier};
 use super::tls::ServerTls;
 use crate::config::ServerConfig;
+use crate::content::tier::CacheTier;
 use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::accounting;
 use crate::telemetry::log::LogFiles;
@@ -33,15 +34,21 @@ impl Running {
     /// The configuration cannot be had. The server goes on as before.
     pub fn configure(&mut self, config: &Arc<ServerConfig>) -> Result<(), StartError> {
         let tls = ServerTls::open(config, self.tls.as_ref(), &|path| fs::read(path))?;
-        self.configure_with(config, tls)
+        self.configure_with(config, tls, self.tier.clone())
     }
 
-    /// The same, with the TLS of the configuration, which was opened before.
+    /// The same, with the TLS of the configuration and its cache tier, which were opened before.
     ///
     /// # Errors
     /// As for [`configure`](Self::configure).
-    pub fn configure_with(&mut self, config: &Arc<ServerConfig>, tls: Option<ServerTls>) -> Result<(), StartError> {
+    pub fn configure_with(
+        &mut self,
+        config: &Arc<ServerConfig>,
+        tls: Option<ServerTls>,
+        tier: Option<Arc<dyn CacheTier>>,
+    ) -> Result<(), StartError> {
         ensure_servable(config)?;
+        ensure_tier(config, tier.as_ref())?;
         let files = if config.log == self.config.log { None } else { Some(LogFiles::open(&config.log)?) };
         let status_address = config.status.as_ref().map(|status| status.listen.into());
         let mut change = self.control.listeners().prepare(&config.listen, status_address.as_ref(), self.loops())?;
@@ -52,7 +59,7 @@ impl Running {
         }
         let groups = change.groups_of_loops(&self.control.listeners());
         let tls_setup = tls.as_ref().zip(config.tls.as_ref()).map(|(tls, config)| tls.setup(config, &groups));
-        self.configure_loops(config, tls_setup.as_ref())?;
+        self.configure_loops(config, tls_setup.as_ref(), tier.as_ref())?;
         self.exchange_listeners(config, &mut change, new_status);
         self.control.listeners().apply(change);
         self.addresses = self.control.listeners().addresses();
@@ -61,17 +68,24 @@ impl Running {
         }
         self.config = Arc::clone(config);
         self.tls = tls;
+        self.tier = tier;
         Ok(())
     }
 
     /// Has all loops serve by a configuration, and waits until they do.
-    fn configure_loops(&self, config: &Arc<ServerConfig>, tls: Option<&TlsSetup>) -> Result<(), StartError> {
+    fn configure_loops(
+        &self,
+        config: &Arc<ServerConfig>,
+        tls: Option<&TlsSetup>,
+        tier: Option<&Arc<dyn CacheTier>>,
+    ) -> Result<(), StartError> {
         let (done, answers) = mpsc::sync_channel(self.loops());
         let limits = Arc::new(SharedRateLimits::of(config, Instant::now()));
         for (command_queue, waker) in self.commands.iter().zip(self.control.wakers.iter()) {
             let update = ConfigUpdate {
                 config: Arc::clone(config),
                 tls: tls.cloned(),
+                tier: tier.filter(|_| config.forwards()).cloned(),
                 limits: Arc::clone(&limits),
                 record_queue: accounting::is_wanted(config).then(|| self.logs.record_queue()),
                 registry: Arc::clone(&self.registry),

@@ -1,5 +1,6 @@
 //! A server that runs: its figures, its loops, and its end.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -20,6 +21,7 @@ use super::tls::ServerTls;
 use crate::catalog::site::Sites;
 use crate::config::{Level, ListenAddr, ServerConfig, StatusConfig};
 use crate::content::local::watch::Watcher;
+use crate::content::tier::CacheTier;
 use crate::http::challenges::{ChallengeError, HttpChallenges};
 use crate::telemetry::counters::{Published, Totals};
 use crate::telemetry::log::{ErrorLog, Logs};
@@ -34,7 +36,6 @@ pub(super) const ANSWER_TIME: Duration = Duration::from_secs(10);
 const ANSWER_CHECK: Duration = Duration::from_millis(10);
 
 /// A server that runs. Dropping it stops it without waiting.
-#[derive(Debug)]
 pub struct Running {
     pub(super) addresses: Vec<ListenAddr>,
     pub(super) driver: DriverKind,
@@ -55,6 +56,8 @@ pub struct Running {
     pub(super) config: Arc<ServerConfig>,
     /// TLS of that configuration.
     pub(super) tls: Option<ServerTls>,
+    /// The cache tier of that configuration, if origins answer for any mount.
+    pub(super) tier: Option<Arc<dyn CacheTier>>,
     /// The responses to a certification authority.
     pub(super) challenges: Arc<HttpChallenges>,
     pub(super) started_second: i64,
@@ -276,6 +279,15 @@ impl Running {
     }
 }
 
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running")
+            .field("addresses", &self.addresses)
+            .field("driver", &self.driver)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         self.control.stop();
@@ -293,6 +305,14 @@ pub(super) fn ensure_servable(config: &ServerConfig) -> Result<(), StartError> {
         return Err(StartError::Config(fault));
     }
     Ok(Sites::open(config).map(drop)?)
+}
+
+/// Checks that there is a cache tier where origins answer for any mount.
+pub(super) fn ensure_tier(config: &ServerConfig, tier: Option<&Arc<dyn CacheTier>>) -> Result<(), StartError> {
+    match config.forwards() && tier.is_none() {
+        true => Err(StartError::Loop(io::Error::other("mounts have origins, and there is no cache tier"))),
+        false => Ok(()),
+    }
 }
 
 /// Now, in seconds since 1970-01-01 UTC.

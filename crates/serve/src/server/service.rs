@@ -4,13 +4,8 @@
 mod accepting;
 mod admission;
 mod configure;
+mod forwarding;
 mod handshakes;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "no configuration names a remote origin yet; simulated ones use it all")
-)]
-mod origins;
-mod upstream;
 
 use std::sync::Arc;
 
@@ -26,6 +21,7 @@ use crate::content::body::Payload;
 use crate::content::local::origin::LocalOrigin;
 use crate::content::local::residency::Residency;
 use crate::content::local::watch::Subscription;
+use crate::content::tier::{CacheTier, Inbox};
 use crate::date_cache::{DateCache, SecondsAt};
 use crate::http::challenges::HttpChallenges;
 use crate::http::gate::Gate;
@@ -34,6 +30,7 @@ use crate::http::services::Scratch;
 use crate::listing::Listings;
 use crate::server::commands::{CommandQueue, LoopCommand, take_listener};
 use crate::server::connection::{Connection, Fate, Shared, Times};
+use crate::server::leases::Leases;
 use crate::server::loop_tls::{self, LoopTls, TlsSetup};
 use crate::server::shutdown::ShutdownDeadline;
 use crate::session::Ready;
@@ -46,7 +43,7 @@ use crate::telemetry::log::ErrorLog;
 use crate::transport::TlsMemory;
 use crate::work_budget::{HandshakeBudget, WorkBudget};
 
-use self::upstream::Upstreams;
+use self::forwarding::forwarder_of;
 
 /// Resolution of deadlines.
 const TICK_NS: u64 = 10_000_000;
@@ -75,8 +72,6 @@ pub(crate) struct Service {
     /// At the index of their socket.
     slots: Vec<Slot>,
     open: usize,
-    /// The sockets of remote origins.
-    upstreams: Upstreams,
     /// TLS, if any listener speaks it.
     tls: Option<Box<LoopTls>>,
     /// The connections without a slot.
@@ -95,6 +90,8 @@ pub(crate) struct Service {
     channel: Option<Channel>,
     published: Arc<[Published]>,
     loop_index: usize,
+    /// The inbox for answers of the cache tier.
+    inbox: Arc<Inbox>,
 }
 
 /// The parts of a server on one loop.
@@ -110,6 +107,10 @@ pub(crate) struct Setup<'c> {
     /// The rates that all loops share.
     pub(crate) shared_limits: Arc<SharedRateLimits>,
     pub(crate) seconds_at: SecondsAt,
+    /// The cache tier, if origins answer for any mount.
+    pub(crate) tier: Option<Arc<dyn CacheTier>>,
+    /// The inbox for its answers.
+    pub(crate) inbox: Arc<Inbox>,
     /// The responses to a certification authority.
     pub(crate) challenges: Arc<HttpChallenges>,
     /// Present if logs or metrics need it.
@@ -146,6 +147,7 @@ impl Service {
         let date_cache = DateCache::new(setup.seconds_at, now);
         let mut responder = Responder::new(origin, listings, date_cache, setup.challenges);
         responder.gate = gate;
+        responder.forwarder = setup.tier.map(|tier| forwarder_of(&responder, tier, &setup.inbox, setup.cache));
         Self {
             look_ns: loop_tls::look_ns(&times, setup.tls.as_ref().map(|(_, config)| *config)),
             shared: Shared {
@@ -167,6 +169,7 @@ impl Service {
                 budget: WorkBudget::default(),
                 failure: None,
                 file_change: None,
+                leases: Leases::default(),
                 held: None,
             },
             listeners: Vec::new(),
@@ -177,7 +180,6 @@ impl Service {
             rest_ends: now,
             slots: Vec::new(),
             open: 0,
-            upstreams: Upstreams::default(),
             tls: setup.tls.map(|(setup, config)| Box::new(LoopTls::new(setup, config))),
             admission_queue: AdmissionQueue::default(),
             slots_max: setup.slots_max,
@@ -189,7 +191,17 @@ impl Service {
             channel: setup.channel,
             published: setup.published,
             loop_index: setup.loop_index,
+            inbox: setup.inbox,
         }
+    }
+
+    /// Serves the sites of a configuration, and has a cache tier answer for the mounts that have
+    /// origins.
+    #[cfg(test)]
+    pub(crate) fn forward(&mut self, tier: Arc<dyn CacheTier>, config: &crate::config::ServerConfig) {
+        let responder = &mut self.shared.responder;
+        responder.origin = LocalOrigin::new(Arc::new(Sites::open(config).unwrap()), &config.cache, None);
+        responder.forwarder = Some(forwarder_of(responder, tier, &self.inbox, &config.cache));
     }
 
     /// Writes down what is done from now on.
@@ -363,6 +375,9 @@ impl Service {
             self.shared.handshakes -= 1;
         }
         self.admission_queue.forget(connection.admission);
+        if !self.shared.leases.is_empty() {
+            self.shared.leases.leave(socket, now);
+        }
         if let (Some(shaping_state), Some(shaper)) = (connection.shaping_state().as_ref(), &mut self.shared.shaper) {
             shaper.leave(shaping_state, now);
         }
@@ -446,8 +461,8 @@ impl Service {
         let retirement_ends = is_retirement_due.then_some(self.retirement_ends);
         let shaped = self.shared.shaper.as_ref().and_then(|shaper| shaper.next_due(now));
         let accounting = self.shared.accounting.as_ref().and_then(Accounting::due);
-        let origins = self.origins_due(now);
-        let due = [self.wheel.next_due(), origins, rest_ends, retirement_ends, shutdown, shaped, accounting]
+        let leases = self.shared.leases.due();
+        let due = [self.wheel.next_due(), leases, rest_ends, retirement_ends, shutdown, shaped, accounting]
             .into_iter()
             .flatten()
             .min();
@@ -464,9 +479,6 @@ impl Service {
 impl<D: Driver> App<D> for Service {
     #[inline]
     fn on_completion(&mut self, driver: &mut D, completion: Completion) {
-        if let Some(socket) = self.upstreams.concerned(&completion) {
-            return self.on_upstream(driver, socket, &completion);
-        }
         match completion {
             Completion::Received { socket } => self.react(driver, socket, Connection::on_received),
             Completion::Sent { socket } => self.react(driver, socket, Connection::on_sent),
@@ -477,9 +489,10 @@ impl<D: Driver> App<D> for Service {
                 None => self.close(driver, socket),
             },
             Completion::AcceptFailed { listener, error } => self.on_accept_failed(driver, listener, &error),
-            Completion::Connected { .. } => unreachable!("only origins connect"),
+            Completion::Connected { .. } => unreachable!("a server does not connect"),
             Completion::Woken => {
                 self.on_woken(driver);
+                self.take_arrivals(driver);
                 self.run_commands(driver);
             }
         }
@@ -499,8 +512,9 @@ impl<D: Driver> App<D> for Service {
             self.advance_handshakes(driver, handshakes);
         }
         self.advance_admission(driver, now);
-        if !self.shared.responder.remotes.is_empty() {
-            self.attend_origins(driver, now);
+        if self.shared.responder.forwarder.is_some() {
+            self.report_forwarding();
+            self.shared.leases.look(now, |socket| driver.unacknowledged(socket));
         }
         if self.shared.shaper.is_some() {
             self.resume_shaped(driver, now);

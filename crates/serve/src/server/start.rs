@@ -14,11 +14,12 @@ use super::failure::StartError;
 use super::layout::Layout;
 use super::listeners::{Listeners, Shares};
 use super::loop_thread::{LoopThread, SharedParts};
-use super::running::{Running, ensure_servable, unix_second};
+use super::running::{Running, ensure_servable, ensure_tier, unix_second};
 use super::shutdown::ShutdownDeadline;
 use super::tls::ServerTls;
 use crate::config::{Level, ServerConfig};
 use crate::content::local::watch::{Outlets, Watcher};
+use crate::content::tier::CacheTier;
 use crate::shaping::shaper::SharedRateLimits;
 use crate::telemetry::accounting;
 use crate::telemetry::counters::Published;
@@ -48,11 +49,11 @@ impl Server {
     /// As for [`start`](Self::start).
     pub fn start_on(config: ServerConfig, listeners: Listeners) -> Result<Running, StartError> {
         let tls = ServerTls::open(&config, None, &|path| fs::read(path))?;
-        Self::start_with(config, listeners, tls)
+        Self::start_with(config, listeners, tls, None)
     }
 
-    /// Starts a server on sockets that listen already, with the TLS of the configuration, which
-    /// was opened before.
+    /// Starts a server on sockets that listen already, with the TLS of the configuration and the
+    /// cache tier in front of its origins, which were opened before.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -60,8 +61,10 @@ impl Server {
         config: ServerConfig,
         mut listeners: Listeners,
         tls: Option<ServerTls>,
+        tier: Option<Arc<dyn CacheTier>>,
     ) -> Result<Running, StartError> {
         ensure_servable(&config)?;
+        ensure_tier(&config, tier.as_ref())?;
         let layout = Layout::of(&config, &cpus_of(&config)?);
         let loops = layout.cpus.len();
         let shares = listeners.shares(loops).map_err(StartError::Loop)?;
@@ -98,6 +101,7 @@ impl Server {
             registry,
             config: Arc::clone(&config),
             tls,
+            tier,
             challenges: Arc::default(),
             started_second: unix_second(),
         };
@@ -152,6 +156,7 @@ fn start_loops(running: &mut Running, layout: &Layout, mut shares: Shares) -> Re
     let shared = Arc::new(SharedParts {
         config: Arc::clone(&running.config),
         tls,
+        tier: running.tier.clone(),
         cpus: affinity::allowed_cpus().map_err(StartError::Loop)?,
         connections_max: layout.connections_max,
         commands: Arc::clone(&running.commands),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use thalweg_reactor::run;
@@ -10,8 +9,8 @@ use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_sys::Driver;
 
 use super::accounted::{account_for, records};
-use super::origins::{Delivery, Ending, ScriptedOrigin};
 use super::streams::{report, texts};
+use super::tier::{Delivery, Ending, Kind, ScriptedTier, forwarding};
 use super::{Outcome, SECOND_NS, Step, folder, large, one, simulate, world};
 use crate::config::{Limits, RequestLimit};
 
@@ -269,15 +268,9 @@ fn a_reset_ends_its_stream_alone() {
 #[test]
 fn an_origin_that_fails_half_way_has_its_stream_reset_and_reported() {
     let folder = folder();
-    let of = |pieces, ending| Delivery {
-        head_after_ns: Some(1_000_000),
-        tells_length: true,
-        pieces: vec![vec![b'x'; 1000]; pieces],
-        every_ns: 1_000_000,
-        ending,
-    };
+    let of = |pieces, ending| Delivery::of(Kind::Fragments, pieces, 1_000_000, ending);
     for (ending, reason) in [(Ending::Failure, "the simulated origin has failed"), (Ending::Silence, "in time")] {
-        let deliveries = vec![("fails", of(30, ending)), ("whole", of(60, Ending::Complete))];
+        let deliveries = [("/fails", of(30, ending)), ("/whole", of(60, Ending::Complete))];
         let input = [preface(WIDE), window_update(0, WIDE), get(1, "/fails", &[]), get(3, "/whole", &[])].concat();
         let mut driver = Sim::new(SimConfig::calm(1));
         let start = driver.now();
@@ -285,7 +278,7 @@ fn an_origin_that_fails_half_way_has_its_stream_reset_and_reported() {
         let (mut world, _) = world(&mut driver, &Limits::default(), folder.path(), scripts);
         let reports = report(&mut world);
         let (registry, pages) = account_for(&mut world, folder.path());
-        world.service.add_origin(0, |wakes| Box::new(ScriptedOrigin::new(deliveries, wakes, Rc::default())));
+        world.forward(&ScriptedTier::new(deliveries), &forwarding(&["GET"]));
         run(&mut driver, &mut world).unwrap();
         let outcome = world.outcomes(start).remove(0);
         let resets = frames(&outcome.received).into_iter().filter(|frame| frame.kind == RST_STREAM);

@@ -1,7 +1,6 @@
 //! TLS over the simulated network: fragments, slow readers, handshakes that never end.
 
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use thalweg_tls::{
     self_signed,
 };
 
-use super::origins::{Delivery, Ending, ScriptedOrigin};
+use super::tier::{Delivery, Ending, Kind, ScriptedTier, forwarding};
 use super::{SECOND_NS, SERVER, World, folder, large, naive, world};
 use crate::config::{Limits, TlsConfig};
 use crate::server::loop_tls::TlsSetup;
@@ -286,25 +285,33 @@ fn a_slow_client_ties_up_two_records_and_an_idle_one_nothing() {
 #[test]
 fn a_response_that_is_cut_off_does_not_end_in_order() {
     let folder = folder();
-    let pieces = vec![vec![b'x'; 1000]; 30];
-    let fails = Delivery {
-        head_after_ns: Some(1_000_000),
-        tells_length: false,
-        pieces,
-        every_ns: 1_000_000,
-        ending: Ending::Failure,
-    };
+    let kind = Kind::Relay { status: 200, tells_length: false };
+    let fails = Delivery::of(kind, 30, 1_000_000, Ending::Failure);
     // Without the chunked coding, nothing but the end of TLS would tell the end of the body.
     for version in ["1.0", "1.1"] {
         let request = format!("GET /fails HTTP/{version}\r\nHost: h\r\n\r\n");
-        let deliveries = vec![("fails", fails.clone())];
-        let prepare = |world: &mut World<'_>| {
-            world.service.add_origin(0, |wakes| Box::new(ScriptedOrigin::new(deliveries, wakes, Rc::default())));
-        };
+        let tier = ScriptedTier::new([("/fails", fails.clone())]);
+        let prepare = |world: &mut World<'_>| world.forward(&tier, &forwarding(&["GET"]));
         let config = SimConfig::calm(1);
         let (world, ..) = simulate_world(config, &TlsConfig::default(), folder.path(), &[&request], prepare, |_| {});
         let client = &world.clients[0];
         assert!(client.received.starts_with(b"HTTP/1.1 200 OK\r\n"), "{version}");
         assert!(!client.is_closed_by_tls && !client.over.unwrap().1, "{version}");
+    }
+}
+
+#[test]
+fn bodies_of_the_cache_tier_arrive_over_tls() {
+    let folder = folder();
+    for kind in [Kind::Stored, Kind::Fragments, Kind::Relay { status: 200, tells_length: false }] {
+        let delivery = Delivery::of(kind, 350, 10_000, Ending::Complete);
+        let tier = ScriptedTier::new([("/a", delivery.clone())]);
+        let prepare = |world: &mut World<'_>| world.forward(&tier, &forwarding(&["GET"]));
+        let requests = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2);
+        let config = SimConfig::rough(1);
+        let (world, ..) = simulate_world(config, &TlsConfig::default(), folder.path(), &[&requests], prepare, |_| {});
+        let responses = naive::take_all(&world.clients[0].received, &["GET"]);
+        assert_eq!(responses.len(), 2);
+        assert!(responses.iter().all(|response| response.body == delivery.whole()));
     }
 }

@@ -29,6 +29,8 @@ pub struct FileAccess {
     pub kept: Vec<PathBuf>,
     /// Unix sockets.
     pub sockets: Vec<PathBuf>,
+    /// Whether connections are made by TCP, to any address.
+    pub connects: bool,
 }
 
 impl FileAccess {
@@ -73,18 +75,18 @@ const READABLE_BY_ALL: [&str; 3] = ["/etc/localtime", "/usr/share/zoneinfo", "/d
 const RULES: ABI = ABI::V6;
 
 /// Restricts the calling thread, and those that it starts from now on, to `file_access`. It can
-/// then neither connect by TCP nor send signals to other processes.
+/// then not send signals to other processes, nor connect by TCP unless that is a part of it.
 ///
 /// # Errors
 /// The kernel refuses rules that it knows.
 pub fn confine_files(file_access: &FileAccess) -> io::Result<Enforcement> {
     let all = AccessFs::from_all(RULES);
     let enforce = || {
-        let mut ruleset = Ruleset::default()
-            .handle_access(all)?
-            .handle_access(BitFlags::from(AccessNet::ConnectTcp))?
-            .scope(Scope::Signal)?
-            .create()?;
+        let mut ruleset = Ruleset::default().handle_access(all)?;
+        if !file_access.connects {
+            ruleset = ruleset.handle_access(BitFlags::from(AccessNet::ConnectTcp))?;
+        }
+        let mut ruleset = ruleset.scope(Scope::Signal)?.create()?;
         for (path, rights) in file_access.rights() {
             ruleset = ruleset.add_rules(path_beneath_rules([path], rights))?;
         }

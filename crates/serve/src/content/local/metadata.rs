@@ -94,6 +94,7 @@ impl SharedMetadata<'_> {
             varies: self.varies,
             digests,
             policy: Arc::clone(self.policy),
+            forwarded: None,
         };
         let variants = variants.into_iter().map(|variant| self.object_of(variant)).collect();
         match bytes {

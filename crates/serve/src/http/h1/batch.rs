@@ -3,7 +3,8 @@
 //!
 //! The response to the most common request, a GET of a whole object on a connection that stays
 //! open, is rendered once and kept with the object: status line, fields and, for small objects, the
-//! body. Only its `Date` changes, once a second, in place. If it is the only response of a batch,
+//! body. Only its `Date` changes, once a second, in place; a forwarded object, whose age changes, is
+//! rendered anew then. If it is the only response of a batch,
 //! it is sent without a copy.
 
 use std::mem;
@@ -11,11 +12,12 @@ use std::rc::Rc;
 
 use memchr::memmem;
 use thalweg_reactor::BufferPool;
+use thalweg_sys::FileSpan;
 use thalweg_wire::{RequestHead, Version};
 
 use crate::content::body::Payload;
 use crate::content::object::{Object, Rendering};
-use crate::content::stream::StreamReader;
+use crate::content::relay::BodyReader;
 use crate::date_cache::DateCache;
 use crate::http::h1::head::{self, HeadLines, Persistence};
 use crate::http::response::{Body, Encoder, Response};
@@ -28,7 +30,7 @@ const HEAD_BYTES_USUAL: usize = 320;
 
 /// A body whose bytes come in later, and its framing.
 pub(crate) struct BodyStream {
-    pub(crate) reader: StreamReader,
+    pub(crate) reader: BodyReader,
     pub(crate) is_chunked: bool,
 }
 
@@ -114,15 +116,21 @@ impl<'p> Batch<'p> {
     /// Adds a rendered response; without a copy if it is the first.
     #[inline]
     fn push_rendered(&mut self, object: &mut Object, date_cache: &DateCache) {
+        let second = date_cache.second();
         let rendering = object.rendering();
-        if rendering.head_bytes == 0 {
-            render(object, date_cache);
-        } else if rendering.second != date_cache.second() {
-            // In place, unless a client is still being sent the old second's.
-            Rc::make_mut(&mut rendering.bytes)[head::DATE].copy_from_slice(date_cache.text());
-            rendering.second = date_cache.second();
+        let is_rendered = rendering.head_bytes != 0;
+        if !is_rendered || rendering.second != second {
+            // The age of a forwarded object has another number of digits now and then.
+            if !is_rendered || object.as_forwarded().is_some() {
+                render(object, date_cache);
+            } else {
+                let rendering = object.rendering();
+                // In place, unless a client is still being sent the old second's.
+                Rc::make_mut(&mut rendering.bytes)[head::DATE].copy_from_slice(date_cache.text());
+                rendering.second = second;
+            }
         }
-        self.payload.file = object.span(0..object.length().unwrap_or(0));
+        self.payload.file = object.span(0..object.length());
         let rendering = object.rendering();
         if self.payload.bytes.is_none() {
             self.payload.bytes = Some(Rc::clone(&rendering.bytes));
@@ -131,6 +139,15 @@ impl<'p> Batch<'p> {
             self.buffer().extend_from_slice(&rendering.bytes);
         }
         self.rendered_head_bytes = Some(rendering.head_bytes);
+    }
+
+    /// Puts a span of a file behind the bytes; there is none yet.
+    pub(crate) fn append_file(&mut self, span: FileSpan) {
+        debug_assert!(self.payload.file.is_none(), "a file ends the batch");
+        if self.payload.bytes.is_none() {
+            self.buffer();
+        }
+        self.payload.file = Some(span);
     }
 
     /// Puts bytes behind those that were gathered before.
@@ -220,10 +237,11 @@ fn write_head(
 /// Renders the head of the most common response in front of the body.
 #[cold]
 fn render(object: &mut Object, date_cache: &DateCache) {
-    let body = Rc::clone(&object.rendering().bytes);
+    let (body, body_at) = (Rc::clone(&object.rendering().bytes), object.rendering().head_bytes);
+    let body = &body[body_at..];
     let mut bytes = Vec::with_capacity(HEAD_BYTES_USUAL + body.len());
     write_head(&mut bytes, &Response::Whole(object), Persistence::Default, false, date_cache);
     let head_bytes = bytes.len();
-    bytes.extend_from_slice(&body);
+    bytes.extend_from_slice(body);
     *object.rendering() = Rendering { bytes: Rc::new(bytes), head_bytes, second: date_cache.second() };
 }

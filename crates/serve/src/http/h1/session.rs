@@ -15,7 +15,8 @@ use thalweg_wire::{BodyFraming, FieldSlots, Progress, RequestEvent, RequestHead,
 
 use crate::catalog::access::Peer;
 use crate::content::blocking_pool::{BlockingPool, JobKind, Waiter, WaitingPart};
-use crate::content::origin::Outcome;
+use crate::content::tier::TierAnswer;
+use crate::http::forwarder::Content;
 use crate::http::h1::batch::Batch;
 use crate::http::h1::head::Persistence;
 use crate::http::h1::streamed::{Streamed, StreamedBody};
@@ -45,7 +46,7 @@ pub(crate) struct Session {
     unread: Option<Rc<Vec<u8>>>,
     /// The rest of the response under way, if it is still coming in.
     stream: Option<Box<StreamedBody>>,
-    /// The request that is processed again when its object is ready.
+    /// The request that is processed again when its object is ready, or its content was read.
     waiting: Option<Box<WaitingRequest>>,
 }
 
@@ -56,8 +57,23 @@ struct WaitingRequest {
     outcomes: Outcomes,
     /// The kind of the job that it waits for, or has waited for last.
     job: JobKind,
-    /// The job is under way. If not, it is over, and earlier responses are still being sent.
-    is_under_way: bool,
+    wait: Wait,
+    /// The cache tier's answer, if it has come.
+    answer: Option<Box<TierAnswer>>,
+    /// The content that is forwarded, and whether there was one.
+    content: Option<Content>,
+    has_content: bool,
+}
+
+/// The event that a request waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wait {
+    /// The end of its content, which is forwarded.
+    Content,
+    /// A job, or the cache tier's answer.
+    Answer,
+    /// The end of earlier responses.
+    Turn,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,7 +131,7 @@ impl<'s> Services<'s> {
     /// The context of a request that is answered now.
     #[inline]
     fn context(&self) -> RequestContext {
-        RequestContext { waiter: self.socket, peer: self.peer, now: self.now }
+        RequestContext { waiter: self.socket, stream: 0, peer: self.peer, now: self.now }
     }
 
     fn waiter(&self) -> Waiter {
@@ -138,7 +154,8 @@ impl WaitingRequest {
             }
         }
         head.extend_from_slice(b"\r\n");
-        Self { head, outcomes: Outcomes::default(), job: kind, is_under_way: true }
+        let outcomes = Outcomes::default();
+        Self { head, outcomes, job: kind, wait: Wait::Answer, answer: None, content: None, has_content: false }
     }
 }
 
@@ -176,28 +193,34 @@ impl session::Session for Session {
         }
         match self.phase {
             Phase::RespondingLast { linger: true } if !self.ended => Next::Linger,
-            Phase::Responding => match &self.waiting {
+            Phase::Responding => match self.waits_for() {
                 None if self.unread.is_some() && !services.budget.is_left() => Next::WaitForBudget,
-                None => {
+                None | Some(Wait::Content) => {
                     self.phase = Phase::Reading;
                     self.read_unread(services);
                     self.after_reading(services)
                 }
-                Some(waiting) if waiting.is_under_way => Next::Wait,
-                Some(_) => self.answer_again(services),
+                Some(Wait::Answer) => Next::Wait,
+                Some(Wait::Turn) => self.answer_again(services),
             },
             Phase::Reading | Phase::RespondingLast { .. } => Next::Close,
         }
     }
 
     fn on_ready(&mut self, ready: Ready, is_sending: bool, services: &mut Services<'_>) -> Next {
-        if let Some(waiting) = &mut self.waiting {
-            let outcome = match ready {
-                Ready::Job { outcome, .. } => outcome,
-                Ready::Origin => Outcome::Ready,
-            };
-            waiting.outcomes.add(waiting.job, outcome);
-            waiting.is_under_way = false;
+        match (ready, &mut self.waiting) {
+            (Ready::Job { outcome, .. }, Some(waiting)) => {
+                waiting.outcomes.add(waiting.job, outcome);
+                waiting.wait = Wait::Turn;
+            }
+            (Ready::Answer { answer, .. }, Some(waiting)) => {
+                waiting.answer = Some(answer);
+                waiting.wait = Wait::Turn;
+            }
+            // The body has ended meanwhile.
+            (Ready::Body, _) if self.stream.is_none() => return Next::Wait,
+            // The request was given up.
+            _ => {}
         }
         match self.stream {
             _ if is_sending => Next::Wait,
@@ -227,6 +250,7 @@ impl session::Session for Session {
             }
             // The response to a request whose body is late has gone already.
             Phase::Reading if !self.reader.idle() && !self.reader.in_body() => 408,
+            Phase::Reading if self.waiting.take().is_some() => 408,
             Phase::Reading => return Next::Close,
             Phase::Responding | Phase::RespondingLast { .. } => return Next::Reset,
         };
@@ -311,6 +335,12 @@ impl Session {
         &mut self.unread
     }
 
+    /// The event that the request waits for, if one waits.
+    #[inline]
+    fn waits_for(&self) -> Option<Wait> {
+        self.waiting.as_ref().map(|waiting| waiting.wait)
+    }
+
     /// Keeps input behind what is unread.
     fn keep(&mut self, input: &[u8], buffers: &mut BufferPool) {
         if keep(&mut self.unread, input, buffers) > UNREAD_BYTES_MAX {
@@ -359,8 +389,20 @@ impl Session {
             match progress.event {
                 Some(RequestEvent::Head(head)) => {
                     self.requests = self.requests.saturating_add(1);
+                    if has_body(&head)
+                        && let Some(bytes_max) = services.responder.wanted_content(&head)
+                    {
+                        match gather_content(&head, bytes_max, services) {
+                            Ok(gathering) => self.waiting = Some(gathering),
+                            Err(status) => {
+                                self.refuse(status, services);
+                                return input.len();
+                            }
+                        }
+                        continue;
+                    }
                     let begins_at = services.batch.len();
-                    services.batch.begin(&head, persistence(&head, self.requests, services));
+                    services.batch.begin(&head, persistence(&head, is_body_read(&head), self.requests, services));
                     let context = services.context();
                     let Services { responder, batch, .. } = services;
                     let answer = responder.answer(&head, services.tls_port, Outcomes::default(), context, batch);
@@ -378,14 +420,26 @@ impl Session {
                         Answer::After(_) => responder.shed(&head, context.peer, batch),
                     };
                     record(services, Some(&head), summary, begins_at);
-                    self.stream = services.batch.take_stream().map(|stream| Box::new(StreamedBody::new(stream)));
+                    self.stream = take_stream(services);
                     if services.batch.persistence == Persistence::Close {
                         self.is_clients_last = !head.keep_alive();
                         self.phase = Phase::RespondingLast { linger: has_body(&head) || read < input.len() };
                         return input.len();
                     }
                 }
-                Some(RequestEvent::Body(_)) => {}
+                Some(RequestEvent::Body(bytes)) => {
+                    let content = self.waiting.as_mut().and_then(|gathering| gathering.content.as_mut());
+                    if let Some(Err(status)) = content.map(|content| content.push(bytes)) {
+                        self.waiting = None;
+                        self.refuse(status, services);
+                        return input.len();
+                    }
+                }
+                Some(RequestEvent::End) if let Some(waiting) = &mut self.waiting => {
+                    // It is answered behind what is in the batch.
+                    waiting.wait = Wait::Turn;
+                    return read;
+                }
                 Some(RequestEvent::End) if read == input.len() => return read,
                 Some(RequestEvent::End)
                     if !services.budget.take_request(services.batch.is_full() || self.stream.is_some()) =>
@@ -405,15 +459,20 @@ impl Session {
             if self.phase == Phase::Reading {
                 self.phase = Phase::Responding;
             }
+            if self.stream.is_some()
+                && let Err(reason) = self.begin_stream(services)
+            {
+                return Next::Fail(reason);
+            }
             if self.is_clients_last && self.phase == (Phase::RespondingLast { linger: false }) {
                 // Nothing is to come, and a receive that is not begun need not be cancelled.
                 self.holds_input = true;
             }
             return Next::Send(services.batch.take_payload());
         }
-        if self.waiting.is_some() {
+        if let Some(wait) = self.waits_for().filter(|wait| *wait != Wait::Content) {
             self.phase = Phase::Responding;
-            return Next::Wait;
+            return if wait == Wait::Answer { Next::Wait } else { self.answer_again(services) };
         }
         let is_idle = self.reader.idle();
         if self.ended || (is_idle && services.is_draining) {
@@ -428,37 +487,60 @@ impl Session {
 
     /// Answers the request that has waited, or lets it wait for the next job.
     fn answer_again(&mut self, services: &mut Services<'_>) -> Next {
-        let Some(mut waiting) = self.waiting.take() else { return Next::Wait };
+        let Some(mut waiting) = self.waiting.take_if(|waiting| waiting.wait == Wait::Turn) else { return Next::Wait };
         let mut reader = RequestReader::new(services.bounds.wire);
         let mut slots = FieldSlots::new();
         let progress = reader.read(&waiting.head, &mut slots);
         let Ok(Progress { event: Some(RequestEvent::Head(head)), .. }) = progress else {
             unreachable!("a head that was read is read again")
         };
-        services.batch.begin(&head, persistence(&head, self.requests, services));
+        let is_read = waiting.has_content || is_body_read(&head);
+        services.batch.begin(&head, persistence(&head, is_read, self.requests, services));
         let context = services.context();
         let Services { responder, batch, .. } = services;
+        responder.bring(waiting.answer.take(), waiting.content.take());
         match responder.answer(&head, services.tls_port, waiting.outcomes, context, batch) {
             Answer::Pending => {
-                waiting.is_under_way = true;
+                waiting.wait = Wait::Answer;
                 self.waiting = Some(waiting);
             }
             Answer::After(job) => {
                 waiting.job = job.kind();
-                waiting.is_under_way = true;
+                waiting.wait = Wait::Answer;
                 services.blocking.submit(services.waiter(), *job);
                 self.waiting = Some(waiting);
             }
             Answer::Encoded(summary) => {
                 record(services, Some(&head), summary, 0);
-                self.stream = services.batch.take_stream().map(|stream| Box::new(StreamedBody::new(stream)));
+                self.stream = take_stream(services);
                 if services.batch.persistence == Persistence::Close {
-                    self.phase = Phase::RespondingLast { linger: has_body(&head) || self.unread.is_some() };
+                    let is_unread = has_body(&head) && !waiting.has_content;
+                    self.phase = Phase::RespondingLast { linger: is_unread || self.unread.is_some() };
                     self.unread = None;
                 }
             }
         }
         self.after_reading(services)
+    }
+
+    /// Puts what has come in of a body behind its head.
+    ///
+    /// # Errors
+    /// The reason why the rest cannot be delivered.
+    #[cold]
+    fn begin_stream(&mut self, services: &mut Services<'_>) -> Result<(), Rc<str>> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        let before = services.batch.len();
+        let (body_bytes, is_last) = match stream.put(&mut services.batch, services.socket) {
+            Streamed::More { body_bytes } => (body_bytes, false),
+            Streamed::End { body_bytes } => (body_bytes, true),
+            Streamed::Failed(reason) => return Err(reason),
+        };
+        services.recorder.extend(0, services.batch.len() - before, body_bytes, is_last);
+        if is_last {
+            self.stream = None;
+        }
+        Ok(())
     }
 
     /// Sends what has come in of the response under way, or waits for more.
@@ -493,10 +575,35 @@ impl Session {
     }
 }
 
+/// Begins to gather the content of a request, which is forwarded. A client that waits for a word
+/// before it sends the content gets it (RFC 9110, 10.1.1).
+///
+/// # Errors
+/// The status of the refusal: the content is announced to be too long.
+#[cold]
+fn gather_content(
+    head: &RequestHead<'_>,
+    bytes_max: usize,
+    services: &mut Services<'_>,
+) -> Result<Box<WaitingRequest>, u16> {
+    const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+    if matches!(head.body, BodyFraming::Length(bytes) if bytes > bytes_max as u64) {
+        return Err(413);
+    }
+    let mut gathering = WaitingRequest::new(head, JobKind::Open);
+    gathering.content = services.responder.begin_content(bytes_max);
+    (gathering.wait, gathering.has_content) = (Wait::Content, true);
+    if head.expects_continue() {
+        services.batch.append(&[CONTINUE]);
+        services.recorder.skip(CONTINUE.len() as u64);
+    }
+    Ok(Box::new(gathering))
+}
+
 /// Persistence of the connection after the response to its request number `requests`.
 #[inline]
-fn persistence(head: &RequestHead<'_>, requests: u32, services: &Services<'_>) -> Persistence {
-    let is_last = services.is_draining || !is_body_read(head) || requests >= services.bounds.requests_max;
+fn persistence(head: &RequestHead<'_>, is_read: bool, requests: u32, services: &Services<'_>) -> Persistence {
+    let is_last = services.is_draining || !is_read || requests >= services.bounds.requests_max;
     match head.version {
         _ if is_last || !head.keep_alive() => Persistence::Close,
         Version::Http11 | Version::Http2 => Persistence::Default,
@@ -513,6 +620,13 @@ fn record(services: &mut Services<'_>, request: Option<&RequestHead<'_>>, summar
         let bytes = batch.len() - begins_at;
         ResponseBytes { bytes, body_bytes: bytes - batch.head_bytes(begins_at), is_open: batch.has_stream() }
     });
+}
+
+/// The body of the response that was encoded last, if its bytes come in later.
+#[inline]
+fn take_stream(services: &mut Services<'_>) -> Option<Box<StreamedBody>> {
+    let stream = services.batch.take_stream()?;
+    Some(Box::new(StreamedBody::new(stream, services.batch.mount)))
 }
 
 /// Whether the body of a request, whatever it is for, is read to its end. A client that sent

@@ -13,6 +13,7 @@ use super::response::ResponseEncoder;
 use super::session::Session;
 use super::stream::{SendingBody, StreamWork, WaitingRequest};
 use crate::content::origin::Outcome;
+use crate::content::tier::TierAnswer;
 use crate::http::respond::{Answer, Outcomes};
 use crate::http::response::{ResponseBytes, Summary};
 use crate::http::services::Services;
@@ -62,14 +63,17 @@ impl Session {
         &mut self,
         stream: u32,
         head: &RequestHead<'_>,
-        waited: Option<Box<WaitingRequest>>,
+        mut waited: Option<Box<WaitingRequest>>,
         fields: Option<&FieldList>,
         batch: &mut Batch,
         services: &mut Services<'_>,
     ) {
         let outcomes = waited.as_ref().map_or(Outcomes::default(), |waiting| waiting.outcomes);
-        let (waiter, context) = (services.waiter(stream), services.context());
+        let (waiter, context) = (services.waiter(stream), services.context(stream));
         let Services { responder, blocking, scratch, tls_port, .. } = services;
+        if let Some(waiting) = &mut waited {
+            responder.bring(waiting.answer.take(), waiting.content.take());
+        }
         let mut encoder = ResponseEncoder::new(&mut self.connection, stream, batch, scratch);
         let answer = responder.answer(head, *tls_port, outcomes, context, &mut encoder);
         let job = match answer {
@@ -144,6 +148,15 @@ impl Session {
             self.refuse(stream, status, batch, services);
         }
         waiting.len()
+    }
+
+    /// Notes that the cache tier has answered a request, unless it was given up.
+    pub(super) fn note_answer(&mut self, stream: u32, answer: Box<TierAnswer>) {
+        if let Some(StreamWork::Waiting(waiting)) = self.connection.owner(stream)
+            && waiting.job.is_none()
+        {
+            (waiting.answer, waiting.is_ready) = (Some(answer), true);
+        }
     }
 
     /// Notes that the job of a request is done.

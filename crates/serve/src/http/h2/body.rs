@@ -4,22 +4,52 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use bytes::Bytes;
 use thalweg_sys::{FileSpan, SocketId};
 
 use super::batch::Batch;
 use crate::content::body::Parts;
-use crate::content::stream::{Piece, StreamReader};
+use crate::content::relay::{BodyReader, Piece};
 use crate::http::response::Body;
 
 /// The rest of a body.
 pub(super) struct BodyRest {
     /// Bytes that leave first.
-    memory: Option<(Rc<Vec<u8>>, Range<usize>)>,
+    memory: Option<Chunk>,
     /// The span of a file behind them.
     file: Option<FileSpan>,
     /// Further parts.
     parts: Option<Box<Parts>>,
-    stream: Option<StreamReader>,
+    stream: Option<BodyReader>,
+}
+
+/// Bytes in memory.
+enum Chunk {
+    /// A part of these.
+    Shared(Rc<Vec<u8>>, Range<usize>),
+    /// All of these.
+    Own(Bytes),
+}
+
+impl Chunk {
+    fn whole(bytes: Vec<u8>) -> Self {
+        let span = 0..bytes.len();
+        Self::Shared(Rc::new(bytes), span)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Shared(bytes, span) => &bytes[span.clone()],
+            Self::Own(bytes) => bytes,
+        }
+    }
+
+    fn advance(&mut self, sent: usize) {
+        match self {
+            Self::Shared(_, span) => span.start += sent,
+            Self::Own(bytes) => drop(bytes.split_to(sent)),
+        }
+    }
 }
 
 /// The part of a body that can be sent at once.
@@ -38,15 +68,15 @@ impl BodyRest {
         let nothing = Self { memory: None, file: None, parts: None, stream: None };
         match body {
             Body::Empty => nothing,
-            Body::Memory(bytes, span) => Self { memory: Some((Rc::clone(bytes), span)), ..nothing },
-            Body::Text(text) => Self { memory: Some(whole(text.into_bytes())), ..nothing },
+            Body::Memory(bytes, span) => Self { memory: Some(Chunk::Shared(Rc::clone(bytes), span)), ..nothing },
+            Body::Text(text) => Self { memory: Some(Chunk::whole(text.into_bytes())), ..nothing },
             Body::File(span) => Self { file: Some(span), ..nothing },
             Body::Stream(reader) => Self { stream: Some(reader), ..nothing },
             Body::Parts(object, multipart) => match object.bytes_in_memory() {
                 Some(bytes) => {
                     let mut body = Vec::new();
                     multipart.write(&mut body, bytes);
-                    Self { memory: Some(whole(body)), ..nothing }
+                    Self { memory: Some(Chunk::whole(body)), ..nothing }
                 }
                 None => {
                     let parts = multipart.into_parts(|range| {
@@ -66,7 +96,7 @@ impl BodyRest {
     /// Bytes of the present piece.
     fn at_hand(&self) -> u64 {
         match (&self.memory, &self.file) {
-            (Some((_, span)), _) => span.len() as u64,
+            (Some(chunk), _) => chunk.bytes().len() as u64,
             (None, Some(span)) => span.len,
             (None, None) => 0,
         }
@@ -80,18 +110,17 @@ impl BodyRest {
                 continue;
             }
             if let Some((text, file)) = self.parts.as_mut().and_then(|parts| parts.next()) {
-                (self.memory, self.file) = (Some(whole(text)), file);
+                (self.memory, self.file) = (Some(Chunk::whole(text)), file);
                 continue;
             }
             match self.stream.as_mut().map(|reader| reader.next(waiter)) {
-                Some(Piece::Bytes(bytes)) => {
-                    let span = 0..bytes.len();
-                    self.memory = Some((bytes, span));
-                }
+                Some(Piece::Bytes(bytes)) => self.memory = Some(Chunk::Own(bytes)),
+                Some(Piece::File(span)) => self.file = Some(span),
                 Some(Piece::Pending) => return Available::Pending,
                 Some(Piece::Failed(reason)) => return Available::Failed(reason),
                 Some(Piece::End) | None => return Available::Bytes { bytes: 0, is_last: true },
             }
+            self.stream = self.stream.take().filter(|reader| !reader.is_over());
         }
         let bytes = self.at_hand();
         let has_file = self.memory.is_some() && self.file.as_ref().is_some_and(|span| span.len > 0);
@@ -101,18 +130,12 @@ impl BodyRest {
 
     /// Moves the next bytes, which are available, to the end of a batch.
     pub(super) fn put(&mut self, bytes: u64, batch: &mut Batch) {
-        if let Some((memory, span)) = &mut self.memory {
-            let end = span.start + bytes as usize;
-            batch.out().extend_from_slice(&memory[span.start..end]);
-            span.start = end;
+        if let Some(chunk) = &mut self.memory {
+            batch.out().extend_from_slice(&chunk.bytes()[..bytes as usize]);
+            chunk.advance(bytes as usize);
         } else if let Some(span) = &mut self.file {
             batch.push_file(FileSpan { file: Rc::clone(&span.file), offset: span.offset, len: bytes });
             (span.offset, span.len) = (span.offset + bytes, span.len - bytes);
         }
     }
-}
-
-fn whole(bytes: Vec<u8>) -> (Rc<Vec<u8>>, Range<usize>) {
-    let span = 0..bytes.len();
-    (Rc::new(bytes), span)
 }

@@ -2,7 +2,7 @@
 //!
 //! Blocks refer to the static table alone, so that they are the same on every connection: that of
 //! the most common response is rendered once and kept with its object. Only its `Date` changes, in
-//! place.
+//! place; that of a forwarded object is rendered anew once a second.
 
 use arrayvec::ArrayVec;
 use memchr::memmem;
@@ -76,7 +76,10 @@ pub(super) fn write_block(response: &Response<'_>, date_cache: &DateCache, block
 
 /// The header block of the 200 with a whole object.
 pub(super) fn rendered_block<'o>(object: &'o mut Object, date_cache: &DateCache) -> &'o [u8] {
-    if object.rendered_fields().is_none() {
+    let second = date_cache.second();
+    let is_forwarded = object.as_forwarded().is_some();
+    // The age of a forwarded object has another number of digits now and then.
+    if object.rendered_fields().as_ref().is_none_or(|rendered| is_forwarded && rendered.second != second) {
         let (mut bytes, mut value) = (Vec::new(), Vec::new());
         write_block(&Response::Whole(object), date_cache, &mut bytes, &mut value);
         bytes.shrink_to_fit();

@@ -13,7 +13,7 @@ use thalweg_reactor::BufferPool;
 use thalweg_sys::Instant;
 use thalweg_wire::h2::{Config, Connection, ErrorCode, Event, HeadFields, Role, Settings, WINDOW_INITIAL};
 use thalweg_wire::hpack::FieldList;
-use thalweg_wire::{BodyFraming, Method};
+use thalweg_wire::{BodyFraming, Method, RequestHead};
 
 use super::batch::Batch;
 use super::stream::{StreamWork, WaitingRequest};
@@ -106,16 +106,8 @@ impl session::Session for Session {
     fn on_ready(&mut self, ready: Ready, is_sending: bool, services: &mut Services<'_>) -> Next {
         match ready {
             Ready::Job { stream, outcome } => self.note_ready(stream, outcome, services),
-            Ready::Origin => {
-                for (_, work) in self.connection.owners() {
-                    if let StreamWork::Waiting(waiting) = work
-                        && waiting.job.is_none()
-                    {
-                        waiting.is_ready = true;
-                    }
-                }
-                self.offer_streams();
-            }
+            Ready::Answer { stream, answer } => self.note_answer(stream, answer),
+            Ready::Body => self.offer_streams(),
         }
         if is_sending { Next::Wait } else { self.go_on(services) }
     }
@@ -300,7 +292,7 @@ impl Session {
                     }
                 }
                 Some(Event::Data { stream, bytes, ends }) => {
-                    self.on_data((stream, ends), bytes.len() as u32, batch, services);
+                    self.on_data((stream, ends), bytes, batch, services);
                 }
                 Some(Event::Reset { stream, .. }) => self.on_reset(stream, batch, services),
                 Some(Event::GoAway { .. }) => self.stage = self.stage.max(Stage::Ending),
@@ -339,6 +331,11 @@ impl Session {
             Ok(head) => head,
             Err(_) => return self.reset(stream, ErrorCode::PROTOCOL_ERROR, batch, services),
         };
+        if !matches!(head.body, BodyFraming::None)
+            && let Some(bytes_max) = services.responder.wanted_content(&head)
+        {
+            return self.gather_content((stream, bytes_max), &head, fields, batch, services);
+        }
         match head.body {
             BodyFraming::None => {}
             BodyFraming::Length(bytes) if bytes > BODY_BYTES_MAX => {}
@@ -355,6 +352,30 @@ impl Session {
         self.answer(stream, &head, None, Some(fields), batch, services);
     }
 
+    /// Begins to gather the content of a request, which is forwarded.
+    #[cold]
+    fn gather_content(
+        &mut self,
+        (stream, bytes_max): (u32, usize),
+        head: &RequestHead<'_>,
+        fields: &FieldList,
+        batch: &mut Batch,
+        services: &mut Services<'_>,
+    ) {
+        let length = if let BodyFraming::Length(bytes) = head.body { Some(bytes) } else { None };
+        if length.is_some_and(|bytes| bytes > bytes_max as u64) {
+            return self.refuse(stream, 413, batch, services);
+        }
+        if !self.may_read_body(fields) {
+            return self.refuse(stream, 503, batch, services);
+        }
+        let mut waiting = WaitingRequest::new(fields, None);
+        waiting.content = services.responder.begin_content(bytes_max);
+        self.connection.expect_body(stream, length);
+        self.reading += 1;
+        self.set_work(stream, StreamWork::Reading(waiting));
+    }
+
     /// Whether a request with these fields may wait until its body has come.
     #[cold]
     fn may_read_body(&mut self, fields: &FieldList) -> bool {
@@ -365,13 +386,23 @@ impl Session {
         self.reading < READING_MAX && kept.sum::<usize>() + fields.byte_len() <= READING_FIELD_BYTES_MAX
     }
 
-    /// Bytes of a request's body, which nobody wants.
-    fn on_data(&mut self, (stream, ends): (u32, bool), bytes: u32, batch: &mut Batch, services: &mut Services<'_>) {
+    /// Bytes of a request's body, which nobody wants unless they are forwarded.
+    fn on_data(&mut self, (stream, ends): (u32, bool), bytes: &[u8], batch: &mut Batch, services: &mut Services<'_>) {
         let before = batch.out().len();
-        self.connection.consume(stream, bytes, batch.out());
+        self.connection.consume(stream, bytes.len() as u32, batch.out());
         services.recorder.skip((batch.out().len() - before) as u64);
         let Some(StreamWork::Reading(waiting)) = self.connection.owner(stream) else { return };
-        waiting.body_bytes += u64::from(bytes);
+        if let Some(content) = &mut waiting.content {
+            return match content.push(bytes) {
+                Ok(()) if ends => self.answer_read(stream, batch, services),
+                Ok(()) => {}
+                Err(status) => {
+                    self.reading -= 1;
+                    self.refuse(stream, status, batch, services);
+                }
+            };
+        }
+        waiting.body_bytes += bytes.len() as u64;
         if ends || waiting.body_bytes > BODY_BYTES_MAX {
             self.answer_read(stream, batch, services);
         }

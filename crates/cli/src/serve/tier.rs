@@ -1,0 +1,388 @@
+//! The cache tier of a server: its store, its origins, and the mounts that a configuration has of
+//! them.
+//!
+//! The store is opened before the server confines itself. A reload brings other origins and mounts,
+//! of which those that stay as they are go on with what they are fetching; the volumes are those of
+//! the start.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use thalweg_cache::medium::{Allocation, File, Medium};
+use thalweg_cache::{Cache, Settings, Shape};
+use thalweg_origin::{
+    Credentials, GroupConfig, Keys, Limits, Order, OriginConfig, OriginGroup, OriginKind, Protocol, S3Config, Times,
+    Trust,
+};
+use thalweg_serve::{
+    CacheTier, ErrorLog, Level, MountConfig, OriginConfig as OriginSettings, OriginProtocol, ServerConfig, VolumeConfig,
+};
+use thalweg_sys::clock;
+use thalweg_tier::{Answered, Ask, ConsistentRule, Mount, Tier, TierConfig};
+use url::Url;
+
+use crate::exit::{Failure, remark};
+
+/// The name of this cache in Cache-Status.
+const NAME: &str = "thalweg";
+
+/// Threads that answer for all loops.
+const THREADS: usize = 2;
+
+/// The store, opened.
+pub struct OpenedStore {
+    cache: Arc<Cache>,
+    files: Vec<Arc<fs::File>>,
+}
+
+/// The contents of the files that origins name: certificates and keys.
+pub type OriginFiles = BTreeMap<PathBuf, Vec<u8>>;
+
+/// The tier of a running server.
+pub struct RunningTier {
+    tier: Arc<Tier>,
+    files: Arc<[Arc<fs::File>]>,
+    error_log: Arc<OnceLock<ErrorLog>>,
+    /// The mounts that were made, with their numbers.
+    mounts: Vec<(MountSettings, usize)>,
+}
+
+/// All that a mount is made of.
+#[derive(Clone, PartialEq)]
+struct MountSettings {
+    /// Its name in keys of the store.
+    name: String,
+    mount: MountConfig,
+    origins: Vec<OriginSettings>,
+    files: OriginFiles,
+}
+
+/// The mounts of a configuration, as loops number them.
+struct Mounts {
+    tier: Arc<Tier>,
+    files: Arc<[Arc<fs::File>]>,
+    /// The tier's numbers.
+    numbers: Vec<usize>,
+}
+
+impl CacheTier for Mounts {
+    fn ask(&self, ask: Ask, answered: Answered) {
+        let mount = self.numbers.get(ask.mount).copied().unwrap_or(usize::MAX);
+        self.tier.ask(Ask { mount, ..ask }, answered);
+    }
+
+    #[inline]
+    fn generation(&self) -> u64 {
+        self.tier.generation()
+    }
+
+    fn count_held_hits(&self, _: usize, requests: u64, bytes: u64) {
+        self.tier.count_held_hits(requests, bytes);
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.files.iter().map(|file| file.as_fd()).collect()
+    }
+}
+
+/// Opens the store that a configuration names, if it has mounts with origins. Volumes that do not
+/// exist are made. A successor whose predecessor still has the volumes keeps responses in memory.
+///
+/// # Errors
+/// No volume can be had.
+pub fn open_store(config: &ServerConfig, has_predecessor: bool) -> Result<Option<OpenedStore>, Failure> {
+    if !config.forwards() {
+        return Ok(None);
+    }
+    let cache = &config.disk_cache;
+    if cache.volumes.is_empty() {
+        return open_memory(cache.memory).map(Some);
+    }
+    let mut files = Vec::new();
+    let mut media: Vec<Result<Arc<dyn Medium>, thalweg_cache::Error>> = Vec::new();
+    for volume in &cache.volumes {
+        match open_volume(volume) {
+            Ok(file) => {
+                files.extend(file.file().cloned());
+                media.push(Ok(Arc::new(file)));
+            }
+            Err(error) => media.push(Err(error)),
+        }
+    }
+    match Cache::over(media, Settings::default()) {
+        Ok(opened) => {
+            for (at, error) in opened.refused() {
+                let path = cache.volumes[*at].path.display();
+                remark(&format!("the volume {path} is left out: {error}; `thalweg cache verify {path}` tells more"));
+            }
+            Ok(Some(OpenedStore { cache: Arc::new(opened), files }))
+        }
+        Err(error) if has_predecessor => {
+            remark(&format!(
+                "the volumes of the disk cache cannot be opened yet ({error}); responses of origins are kept in memory \
+                 until a restart"
+            ));
+            open_memory(cache.memory).map(Some)
+        }
+        Err(error) => Err(Failure::unreachable(format!(
+            "cannot open the disk cache: {error}; `thalweg cache create` makes a volume, and only one server can use it"
+        ))),
+    }
+}
+
+fn open_volume(volume: &VolumeConfig) -> Result<File, thalweg_cache::Error> {
+    let VolumeConfig { path, size } = volume;
+    if let Some(size) = size.filter(|_| !path.exists()) {
+        Cache::create(path, size, Allocation::Sparse, Shape::default())?;
+    }
+    File::open(path).map_err(|error| thalweg_cache::Error::Open { path: path.clone(), error })
+}
+
+/// A store in memory, which ends with the process.
+fn open_memory(size: u64) -> Result<OpenedStore, Failure> {
+    let shared = Path::new("/dev/shm");
+    let folder = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
+    let made =
+        tempfile::Builder::new().prefix("thalweg-").tempdir_in(&folder).map_err(thalweg_error).and_then(|made| {
+            // The file stays as long as it is open.
+            let volume = VolumeConfig { path: made.path().join("volume"), size: Some(size) };
+            let file = open_volume(&volume)?;
+            let files: Vec<_> = file.file().cloned().into_iter().collect();
+            let cache = Cache::over(vec![Ok(Arc::new(file))], Settings::default())?;
+            Ok(OpenedStore { cache: Arc::new(cache), files })
+        });
+    made.map_err(|error| {
+        Failure::unreachable(format!("cannot keep responses in memory beneath {}: {error}", folder.display()))
+    })
+}
+
+fn thalweg_error(error: io::Error) -> thalweg_cache::Error {
+    thalweg_cache::Error::Open { path: PathBuf::new(), error }
+}
+
+/// The files that origins name.
+pub fn named_files(config: &ServerConfig) -> Vec<&Path> {
+    let files = config.origins.iter().flat_map(|origin| {
+        let credentials = origin.s3.as_ref().and_then(|s3| s3.credentials.as_deref());
+        origin.ca.as_deref().into_iter().chain(credentials)
+    });
+    files.collect()
+}
+
+/// Reads the files that origins name.
+///
+/// # Errors
+/// One cannot be read.
+pub fn read_files(config: &ServerConfig, read: &dyn Fn(&Path) -> io::Result<Vec<u8>>) -> Result<OriginFiles, Failure> {
+    let mut files = OriginFiles::new();
+    for path in named_files(config) {
+        let bytes = read(path).map_err(|error| {
+            Failure::usage(format!(
+                "cannot read {} of an origin: {error}; use a file that this user may read",
+                path.display()
+            ))
+        })?;
+        files.insert(path.to_owned(), bytes);
+    }
+    Ok(files)
+}
+
+impl RunningTier {
+    /// Starts the threads of the tier, over a store.
+    ///
+    /// # Errors
+    /// The host cannot start threads.
+    pub fn start(store: OpenedStore) -> io::Result<Self> {
+        let error_log: Arc<OnceLock<ErrorLog>> = Arc::default();
+        let log = Arc::clone(&error_log);
+        let tier = Tier::start(TierConfig {
+            cache: store.cache,
+            threads: THREADS,
+            name: NAME.into(),
+            clock: || i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX),
+            log: Box::new(move |message| {
+                if let Some(log) = log.get() {
+                    log.say(Level::Warning, message);
+                }
+            }),
+        })?;
+        Ok(Self { tier: Arc::new(tier), files: store.files.into(), error_log, mounts: Vec::new() })
+    }
+
+    /// Reports to the operator from now on.
+    pub fn report_to(&self, error_log: &ErrorLog) {
+        // It is one log for the life of the process.
+        let _ = self.error_log.set(error_log.clone());
+    }
+
+    /// The mounts of a configuration. Those that are as they were go on.
+    ///
+    /// # Errors
+    /// An origin cannot be as it is set.
+    pub fn mount(&mut self, config: &ServerConfig, files: &OriginFiles) -> Result<Arc<dyn CacheTier>, Failure> {
+        let mut mounts = Vec::new();
+        for settings in MountSettings::of_all(config, files) {
+            let known = self.mounts.iter().find(|(known, _)| *known == settings).map(|(_, number)| *number);
+            let number = match known {
+                Some(number) => number,
+                None => self.add(&settings)?,
+            };
+            mounts.push((settings, number));
+        }
+        let numbers = mounts.iter().map(|(_, number)| *number).collect();
+        self.mounts = mounts;
+        Ok(Arc::new(Mounts { tier: Arc::clone(&self.tier), files: Arc::clone(&self.files), numbers }))
+    }
+
+    fn add(&self, settings: &MountSettings) -> Result<usize, Failure> {
+        let forwarding = &settings.mount.forwarding;
+        let is_weighted = forwarding.origins.iter().any(|origin| origin.weight.is_some());
+        let order = if is_weighted { Order::Weighted } else { Order::Failover };
+        let refuse = |reason: String| Failure::usage(format!("the origins of the mount {}: {reason}", settings.name));
+        let origins = settings.origins.iter().zip(&forwarding.origins);
+        let origins =
+            origins.map(|(origin, of_mount)| origin_of(origin, of_mount.weight.unwrap_or(1), &settings.files));
+        let origins = origins.collect::<Result<Vec<_>, _>>().map_err(refuse)?;
+        let _runtime = self.tier.runtime().enter();
+        let group = OriginGroup::new(origins, GroupConfig { order, ..GroupConfig::default() });
+        let group = group.map_err(|error| refuse(error.to_string()))?;
+        let consistent = forwarding.consistent.iter().map(|pattern| ConsistentRule::parse(pattern));
+        Ok(self.tier.add_mount(Mount {
+            name: settings.name.as_str().into(),
+            path: settings.mount.path.as_str().into(),
+            policy: forwarding.policy(),
+            consistent: consistent.collect::<Result<_, _>>().map_err(|error| refuse(error.to_string()))?,
+            upstream: Arc::new(group),
+        }))
+    }
+
+    /// Ends all fetches, and makes a checkpoint of the store, with which the next start is quick.
+    pub fn end(self) {
+        // Nobody else has it once all loops have ended.
+        if let Ok(tier) = Arc::try_unwrap(self.tier)
+            && let Err(error) = tier.end()
+        {
+            remark(&format!(
+                "the state of the disk cache could not be written: {error}; the next start reads the volumes"
+            ));
+        }
+    }
+}
+
+impl MountSettings {
+    /// Those of all mounts with origins, in the order in which loops number them.
+    fn of_all(config: &ServerConfig, files: &OriginFiles) -> Vec<Self> {
+        let sites = config.sites.iter().flat_map(|site| {
+            let host = site.names.first().map_or("", String::as_str);
+            site.mounts.iter().filter(|mount| !mount.forwarding.origins.is_empty()).map(move |mount| (host, mount))
+        });
+        let settings = sites.map(|(host, mount)| {
+            let named = mount.forwarding.origins.iter();
+            let origins = named.filter_map(|named| config.origins.iter().find(|origin| origin.name == named.name));
+            Self {
+                name: format!("{host}{}", mount.path),
+                mount: mount.clone(),
+                origins: origins.cloned().collect(),
+                files: files.clone(),
+            }
+        });
+        settings.collect()
+    }
+}
+
+/// An origin as its settings have it.
+fn origin_of(settings: &OriginSettings, weight: u32, files: &OriginFiles) -> Result<OriginConfig, String> {
+    let url = |text: &str| Url::parse(text).map_err(|error| format!("{text:?} is not a URL: {error}"));
+    let kind = match settings {
+        OriginSettings { url: Some(base), .. } => OriginKind::Http { base: url(base)? },
+        OriginSettings { s3: Some(s3), .. } => OriginKind::S3(S3Config {
+            endpoint: url(&s3.endpoint)?,
+            bucket: s3.bucket.clone(),
+            region: s3.region.clone(),
+            prefix: s3.prefix.clone(),
+            path_style: !s3.virtual_host,
+            credentials: match &s3.credentials {
+                None => Credentials::Anonymous,
+                Some(path) => Credentials::Fixed(keys_of(path, files.get(path).map_or(&[][..], Vec::as_slice))?),
+            },
+        }),
+        OriginSettings { tree: Some(root), .. } => OriginKind::Tree { root: root.clone() },
+        _ => return Err(format!("{:?} has no place", settings.name)),
+    };
+    let mut origin = OriginConfig::new(&settings.name, kind);
+    origin.weight = weight;
+    origin.protocol = match settings.protocol {
+        OriginProtocol::Auto => Protocol::Auto,
+        OriginProtocol::Http1 => Protocol::Http1,
+        OriginProtocol::Http2 => Protocol::Http2,
+    };
+    origin.host.clone_from(&settings.host);
+    if let Some(pem) = settings.ca.as_ref().and_then(|path| files.get(path)) {
+        origin.trust = Trust::Pem(pem.clone());
+    }
+    let (connect, head, between_bytes) = (settings.connect_time, settings.head_time, settings.idle_time);
+    origin.times = Times { connect, head, between_bytes, ..Times::default() };
+    origin.limits = Limits {
+        connections_max: settings.connections_max,
+        idle_max: settings.idle_connections_max,
+        requests_max: settings.requests_max,
+        ..Limits::default()
+    };
+    Ok(origin)
+}
+
+/// The keys in a file: the identifier, the secret, and perhaps the token of a session.
+fn keys_of(path: &Path, text: &[u8]) -> Result<Keys, String> {
+    let text = String::from_utf8_lossy(text);
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    match (lines.next(), lines.next()) {
+        (Some(key), Some(secret)) => {
+            Ok(Keys { key: key.to_owned(), secret: secret.to_owned(), token: lines.next().map(str::to_owned) })
+        }
+        _ => Err(format!("{} does not have the ID of an access key and its secret, one line each", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_serve::{ListenAddr, MountOrigin};
+
+    use super::*;
+
+    #[test]
+    fn keys_are_lines_of_a_file() {
+        let keys = |text: &str| keys_of(Path::new("/key"), text.as_bytes());
+        let read = keys("ID\n\n secret \ntoken\n").unwrap();
+        assert_eq!((&*read.key, &*read.secret, read.token.as_deref()), ("ID", "secret", Some("token")));
+        assert_eq!(keys("ID\nsecret").unwrap().token, None);
+        assert!(keys("ID").unwrap_err().contains("/key does not have"));
+    }
+
+    #[test]
+    fn mounts_that_stay_as_they_are_keep_their_numbers() {
+        let mut config = ServerConfig::new("", Vec::<ListenAddr>::new());
+        let origin =
+            |name: &str| OriginSettings { url: Some("http://127.0.0.1:1/".to_owned()), ..OriginSettings::new(name) };
+        config.origins = vec![origin("a"), origin("b")];
+        config.sites[0].mounts[0].forwarding.origins = vec![MountOrigin::new("a")];
+        let mut other = MountConfig::new("/b/", "");
+        other.forwarding.origins = vec![MountOrigin::new("b")];
+        config.sites[0].mounts.push(other);
+        let mut tier = RunningTier::start(open_memory(64 << 20).unwrap()).unwrap();
+        let numbers = |tier: &RunningTier| tier.mounts.iter().map(|(_, number)| *number).collect::<Vec<_>>();
+        tier.mount(&config, &OriginFiles::new()).unwrap();
+        assert_eq!(numbers(&tier), [0, 1]);
+        config.origins[1].head_time *= 2;
+        config.sites[0].mounts.swap(0, 1);
+        tier.mount(&config, &OriginFiles::new()).unwrap();
+        assert_eq!(numbers(&tier), [2, 0]);
+        config.origins[0].url = Some("not a URL".to_owned());
+        assert!(tier.mount(&config, &OriginFiles::new()).is_err());
+        assert_eq!(numbers(&tier), [2, 0], "nothing changes");
+        tier.end();
+    }
+}

@@ -1,0 +1,191 @@
+//! `thalweg serve` in front of origins: what it keeps and for how long, over both protocols and both
+//! drivers, across a restart; methods, failures, reloads.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::curl::{Reply, fetch};
+use crate::machine;
+use crate::process::{DRIVERS, PATIENCE, run_thalweg, thalweg, until};
+use crate::recorder::{Recorder, Response};
+use crate::server::{Server, TEXT, Tree, large};
+
+/// Starts a mirror of a configuration. `listen` and the sites are those of the text.
+fn mirror(folder: &Path, text: &str, options: &[&str]) -> Server {
+    let file = folder.join("mirror.toml");
+    fs::write(&file, text).unwrap();
+    Server::configured(&file, options)
+}
+
+fn configuration(folder: &Path, url: &str, mount: &str) -> String {
+    let volume = folder.join("volume");
+    format!(
+        "[disk_cache]\nvolumes = [{{ path = {volume:?}, size = \"64MiB\" }}]\n[[origin]]\nname = \"o\"\nurl = {url:?}\n\
+         connect_time = \"2s\"\n[[site]]\n[[site.mount]]\npath = \"/\"\norigins = [\"o\"]\n{mount}"
+    )
+}
+
+/// A server of files that says how long they are fresh.
+fn origin(folder: &Path, tree: &Tree, options: &[&str]) -> Server {
+    fs::write(tree.root().join("large.bin"), large()).unwrap();
+    let file = folder.join("origin.toml");
+    let root = tree.root();
+    let text = format!("[[site]]\nroot = {root:?}\n[[site.rule]]\ncache_control = \"max-age=600\"\n");
+    fs::write(&file, text).unwrap();
+    Server::configured(&file, options)
+}
+
+fn requests(log: &Path) -> usize {
+    fs::read_to_string(log).unwrap_or_default().lines().count()
+}
+
+fn is_hit(reply: &Reply) -> bool {
+    reply.field("cache-status").starts_with("thalweg;hit")
+}
+
+#[test]
+fn what_is_fresh_is_fetched_once_over_both_drivers() {
+    let _machine = machine::shared();
+    for driver in DRIVERS {
+        let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
+        let log = folder.path().join("access.log");
+        let origin = origin(folder.path(), &tree, &["--access-log", log.to_str().unwrap()]);
+        let server = mirror(
+            folder.path(),
+            &configuration(folder.path(), &format!("{}/", origin.url), ""),
+            &["--driver", driver],
+        );
+        for round in 0..3 {
+            for (name, content) in [("text.txt", TEXT), ("large.bin", &large())] {
+                let url = format!("{}/{name}", server.url);
+                let reply = fetch(&[], &url);
+                assert!(reply.status == 200 && reply.body == content, "{driver} {name}: {}", reply.status);
+                assert_eq!(is_hit(&reply), round > 0, "{driver} {name} {round}: {}", reply.field("cache-status"));
+                assert_eq!(reply.field("content-type").is_empty(), false, "{name}");
+                let part = fetch(&["--range", "3-8"], &url);
+                assert!(part.status == 206 && part.body == content[3..9], "{driver} {name}");
+                let head = fetch(&["--head"], &url);
+                assert_eq!(head.field("content-length"), content.len().to_string());
+                let condition = format!("If-None-Match: {}", reply.field("etag"));
+                assert_eq!(fetch(&["--header", &condition], &url).status, 304);
+            }
+        }
+        assert_eq!(fetch(&[], &format!("{}/none", server.url)).status, 404);
+        until("the origin's log", PATIENCE, || (requests(&log) >= 3).then_some(()));
+        assert_eq!(requests(&log), 3, "{driver}: {}", fs::read_to_string(&log).unwrap());
+        server.process.signal("TERM");
+        let ended = server.process.wait(PATIENCE);
+        assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{ended:?}");
+    }
+}
+
+#[test]
+fn bodies_from_the_store_arrive_over_tls_and_http2() {
+    let _machine = machine::shared();
+    let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
+    let origin = origin(folder.path(), &tree, &[]);
+    let text = configuration(folder.path(), &format!("{}/", origin.url), "");
+    let server = mirror(folder.path(), &text, &["--tls", "self-signed"]);
+    for protocol in ["--http1.1", "--http2"] {
+        for _ in 0..2 {
+            let reply = fetch(&["--insecure", protocol], &format!("{}/large.bin", server.url));
+            assert!(reply.status == 200 && reply.body == large(), "{protocol}");
+        }
+        let part = fetch(&["--insecure", protocol, "--range", "1000000-2999999"], &format!("{}/large.bin", server.url));
+        assert!(part.status == 206 && part.body == large()[1_000_000..3_000_000], "{protocol}");
+    }
+}
+
+#[test]
+fn what_was_kept_is_there_after_a_restart_though_the_origin_is_gone() {
+    let _machine = machine::shared();
+    let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
+    let origin = origin(folder.path(), &tree, &[]);
+    let text = configuration(folder.path(), &format!("{}/", origin.url), "");
+    let server = mirror(folder.path(), &text, &[]);
+    for name in ["text.txt", "large.bin"] {
+        assert_eq!(fetch(&[], &format!("{}/{name}", server.url)).status, 200);
+    }
+    server.process.signal("TERM");
+    assert_eq!(server.process.wait(PATIENCE).code, Some(0));
+    drop(origin);
+    let server = mirror(folder.path(), &text, &[]);
+    for (name, content) in [("text.txt", TEXT), ("large.bin", &large())] {
+        let reply = fetch(&[], &format!("{}/{name}", server.url));
+        assert!(is_hit(&reply) && reply.body == content, "{name}: {reply:?}", reply = reply.fields);
+    }
+    let reply = fetch(&[], &format!("{}/data.json", server.url));
+    assert!([502, 504].contains(&reply.status), "{}", reply.status);
+    assert!(reply.field("cache-status").starts_with("thalweg;fwd="), "{}", reply.field("cache-status"));
+    until("the reason", PATIENCE, || server.process.stderr().contains("an origin did not answer").then_some(()));
+}
+
+#[test]
+fn contents_are_forwarded_where_the_mount_has_the_method() {
+    let _machine = machine::shared();
+    let recorder = Recorder::start(|request| Response::good(&format!("{} {}", request.method, request.body.len())));
+    let folder = TempDir::new().unwrap();
+    let text = configuration(folder.path(), &recorder.url("/base/"), "methods = [\"GET\", \"HEAD\", \"POST\"]\n");
+    let server = mirror(folder.path(), &text, &[]);
+    let body = "x".repeat(200_000);
+    let file = folder.path().join("body");
+    fs::write(&file, &body).unwrap();
+    let data = format!("@{}", file.display());
+    for protocol in ["--http1.1", "--http2-prior-knowledge"] {
+        let reply = fetch(&[protocol, "--data-binary", &data], &format!("{}/form?x=1", server.url));
+        assert_eq!((reply.status, String::from_utf8_lossy(&reply.body).into_owned()), (200, "POST 200000".to_owned()));
+        let put = fetch(&[protocol, "--upload-file", file.to_str().unwrap()], &format!("{}/form", server.url));
+        assert_eq!((put.status, put.field("allow")), (405, "GET, HEAD, POST, OPTIONS"), "{protocol}");
+    }
+    let received = recorder.received();
+    assert_eq!(received.len(), 2);
+    assert!(received.iter().all(|request| request.target == "/base/form?x=1" && request.body == body.as_bytes()));
+}
+
+#[test]
+fn a_reload_changes_origins_and_mounts_and_keeps_the_volumes() {
+    let _machine = machine::shared();
+    let recorders = ["one", "two"].map(|name| Recorder::start(move |_| Response::good(name)));
+    let folder = TempDir::new().unwrap();
+    let text = |number: usize| configuration(folder.path(), &recorders[number].url("/"), "");
+    let server = mirror(folder.path(), &text(0), &[]);
+    let content = |path: &str| String::from_utf8(fetch(&[], &format!("{}{path}", server.url)).body).unwrap();
+    assert_eq!(content("/a"), "one");
+    let reload = |text: &str, outcome: &str| {
+        let before = server.process.stderr().matches(outcome).count();
+        fs::write(folder.path().join("mirror.toml"), text).unwrap();
+        server.process.signal("HUP");
+        until(outcome, PATIENCE, || (server.process.stderr().matches(outcome).count() > before).then_some(()));
+    };
+    reload(&text(1), "the configuration was reloaded");
+    assert_eq!(content("/b"), "two");
+    reload(&text(0).replace("64MiB", "128MiB"), "except for disk_cache (needs a restart)");
+    assert_eq!(content("/c"), "one");
+    reload(&text(0).replace("origins = [\"o\"]", "origins = [\"p\"]"), "there is no [[origin]] named");
+    assert_eq!(content("/d"), "one");
+}
+
+#[test]
+fn options_are_short_for_one_origin_and_its_volume() {
+    let _machine = machine::shared();
+    let recorder = Recorder::start(|request| Response::good(&request.target));
+    let folder = TempDir::new().unwrap();
+    let volume = folder.path().join("volume");
+    let volume = volume.to_str().unwrap();
+    let options = ["--origin", &recorder.url("/pub/"), "--cache", volume, "--cache-size", "64MiB"];
+    let printed = run_thalweg(&[&["serve", "--print-config"], &options[..]].concat());
+    let file = folder.path().join("printed.toml");
+    fs::write(&file, &printed.stdout).unwrap();
+    let check: fn(Server, &str) = |server, volume| {
+        let reply = fetch(&[], &format!("{}/a%2Bb?c", server.url));
+        assert_eq!(String::from_utf8_lossy(&reply.body), "/pub/a%2Bb?c");
+        assert_eq!(fs::metadata(volume).unwrap().len(), 64 << 20);
+    };
+    let listen = ["--listen", "127.0.0.1:0", "--listen", "[::1]:0"];
+    let launch = |_: &[&str]| -> Command { thalweg(&[&["serve"], &options[..], &listen[..]].concat()) };
+    check(Server::start(Path::new("/"), &[], launch).unwrap_or_else(|ended| panic!("{ended:?}")), volume);
+    check(Server::configured(&file, &[]), volume);
+}
