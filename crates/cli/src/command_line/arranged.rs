@@ -38,7 +38,7 @@ fn arrange(text: &str) -> String {
     let mut is_paragraph = false;
     for line in text.lines() {
         let goes_on = is_paragraph && is_prose(line);
-        is_paragraph = is_prose(line) && !line.ends_with(':');
+        is_paragraph = is_prose(line);
         match lines.last_mut() {
             Some(last) if goes_on => *last = format!("{last} {line}"),
             _ if line.starts_with("  ") => lines.extend(broken(line)),
@@ -100,6 +100,7 @@ mod tests {
         check("A sentence\nthat goes on.\n\nAnother.", "A sentence that goes on.\n\nAnother.");
         check("Examples:\n  thalweg a\n  thalweg b", "Examples:\n  thalweg a\n  thalweg b");
         check("Codes:\n  0  good\nAnd\nmore.", "Codes:\n  0  good\nAnd more.");
+        check("Two things:\none and two.", "Two things: one and two.");
         check("  thalweg x {n}", "  thalweg x {n}");
     }
 
