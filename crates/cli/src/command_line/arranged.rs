@@ -111,8 +111,8 @@ mod tests {
             words,
             "  thalweg run http://127.0.0.1:8080/ --restart-cmd 'taskset -c 0-1 ./server' \\\n      --connections 100",
         );
-        let quoted = format!("  thalweg run --curl 'curl {}'", "x ".repeat(40));
-        check(&quoted, &format!("  thalweg run \\\n      --curl 'curl {}'", "x ".repeat(40)));
+        let quoted = format!("  thalweg run --curl 'curl {}'", "x ".repeat(30));
+        check(&quoted, &format!("  thalweg run \\\n      --curl 'curl {}'", "x ".repeat(30)));
     }
 
     #[test]
