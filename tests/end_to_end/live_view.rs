@@ -39,7 +39,11 @@ impl Terminal {
             command.args(["--on", text, action]);
         }
         command.arg("--").arg(env!("CARGO_BIN_EXE_thalweg")).args(arguments);
-        command.env_remove("NO_COLOR").envs(setting.environment.iter().copied());
+        // A machine for continuous integration has colours everywhere.
+        for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"] {
+            command.env_remove(variable);
+        }
+        command.envs(setting.environment.iter().copied());
         let ended = Process::start(&mut command).wait(PATIENCE);
         let seen: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
         assert_eq!(seen["unknown"], Value::Array(Vec::new()), "{seen:#}");

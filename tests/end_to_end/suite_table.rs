@@ -79,7 +79,7 @@ impl Place {
 
 #[test]
 fn a_table_goes_on_where_servers_have_failed() {
-    let _machine = machine::shared();
+    let _machine = machine::exclusive();
     let broken = "echo no such module >&2; exit 3";
     let dying = "timeout 2 {thalweg} serve {root} --listen 127.0.0.1:{port}";
     let place = Place::new(&[("good", GOOD), ("broken", broken), ("dying", dying)]);
@@ -113,7 +113,7 @@ fn a_table_goes_on_where_servers_have_failed() {
 
 #[test]
 fn a_table_that_is_interrupted_keeps_what_it_has_and_goes_on() {
-    let _machine = machine::shared();
+    let _machine = machine::exclusive();
     let second = "echo $$ > {here}/pid; exec {thalweg} serve {root} --listen 127.0.0.1:{port}";
     let place = Place::new(&[("first", GOOD), ("second", second), ("third", GOOD)]);
     // Other programs may keep the first server from being measured.

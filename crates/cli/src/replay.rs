@@ -24,6 +24,15 @@ use crate::requests;
 use crate::standard_input;
 use crate::stored_run::StoredRun;
 
+/// Rejects a URL in the place of the log, and a log in that of the URL.
+fn ensure_order(options: &ReplayOptions) -> Result<(), Failure> {
+    let (log, url) = (options.log.to_string_lossy(), &options.url);
+    if !log.contains("://") || url.contains("://") {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("the log comes before the URL: thalweg replay {url} {log}")))
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -32,6 +41,7 @@ use crate::stored_run::StoredRun;
 pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let load = &options.load;
+    ensure_order(options)?;
     standard_input::ensure_one_reader(&[("the log", Some(&options.log)), ("--check", requests::check_file(load))])?;
     // The log determines the requests and their times.
     let request = RequestOptions::default();

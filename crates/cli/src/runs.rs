@@ -10,6 +10,7 @@ use thalweg_units::display;
 use crate::exit::{Exit, Failure};
 use crate::options::{RunsOptions, StorePlace};
 use crate::output;
+use crate::page;
 use crate::stored_run::store_path;
 use crate::style;
 use crate::table::{Align, Table};
@@ -39,7 +40,8 @@ pub fn runs(options: &RunsOptions) -> Result<ExitCode, Failure> {
     } else if runs.is_empty() {
         output::print("no runs are stored\n")?;
     } else {
-        output::print_text(&table(&runs, terminal::columns_of_stdout()))?;
+        let columns = terminal::columns_of_stdout();
+        output::print_text(&page::fitted(&table(&runs, columns), columns))?;
     }
     Ok(Exit::Met.into())
 }

@@ -62,8 +62,9 @@ impl Table {
         if let Some((name, _)) = cells.next() {
             writeln!(out, "{margin}{name}")?;
         }
-        let cells: Vec<String> =
-            cells.filter(|(cell, _)| !cell.is_empty()).map(|(cell, (name, _))| format!("{name} {cell}")).collect();
+        // A dash keeps a place in a column; here there is none to keep.
+        let known = cells.filter(|(cell, _)| !["", "-"].contains(&cell.as_str()));
+        let cells: Vec<String> = known.map(|(cell, (name, _))| format!("{name} {cell}")).collect();
         if cells.is_empty() { Ok(()) } else { writeln!(out, "{margin}  {}", cells.join(", ")) }
     }
 }
@@ -77,6 +78,7 @@ mod tests {
         let mut table = Table::new(&[("", Align::Left), ("A", Align::Right), ("notes", Align::Left)]);
         table.push(["rate".to_owned(), "1,000/s".to_owned(), "x".to_owned()]);
         table.push(["p99".to_owned(), "2 ms".to_owned(), String::new()]);
+        table.push(["p50".to_owned(), "-".to_owned(), "none".to_owned()]);
         let mut text = String::new();
         table.write(&mut text, 2, columns).expect("a string takes everything");
         assert_eq!(text, expected);
@@ -84,9 +86,9 @@ mod tests {
 
     #[test]
     fn columns_stand_side_by_side_where_they_fit() {
-        let whole = "              A  notes\n  rate  1,000/s  x\n  p99      2 ms\n";
+        let whole = "              A  notes\n  rate  1,000/s  x\n  p99      2 ms\n  p50         -  none\n";
         check(None, whole);
         check(Some(22), whole);
-        check(Some(21), "  rate\n    A 1,000/s, notes x\n  p99\n    A 2 ms\n");
+        check(Some(21), "  rate\n    A 1,000/s, notes x\n  p99\n    A 2 ms\n  p50\n    notes none\n");
     }
 }

@@ -78,7 +78,8 @@ fn run(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result
         writeln!(out, "  {name:<10}{:>14}{rate}", display::count(count))
     };
     row(out, "offered", counts.offered, trial.offered_rate)?;
-    row(out, "sent", counts.sent, Some(trial.rates.sent))?;
+    // The rate includes requests of downloads that did not end, which no count includes.
+    row(out, "sent", counts.sent, Some(trial.rates.sent).filter(|_| counts.sent > 0))?;
     row(out, "completed", counts.completed, Some(trial.rates.completed))?;
     row(out, "good", counts.good, Some(trial.rates.good))?;
     for (outcome, count) in trial.outcomes.iter().filter(|(_, count)| *count > 0).skip(usize::from(counts.good > 0)) {

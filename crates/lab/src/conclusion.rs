@@ -72,6 +72,21 @@ pub(crate) fn nothing_good(probe: Trial, ends: &str, redirects: Option<String>) 
     let codes: Vec<String> = probe.status_codes.iter().map(|(code, count)| format!("{count} x {code}")).collect();
     let codes = if codes.is_empty() { String::new() } else { format!(" (status {})", codes.join(", ")) };
     let reason = format!("the target responds, but no response of the first trial was good: {ends}{codes}");
+    let reasons = [reason].into_iter().chain(redirects).collect();
+    without_a_rate(probe, Verdict::Fail, reasons, "no rate was tried, because none could have met the limits")
+}
+
+/// Concludes from first estimates in which the client did not run, so that they say nothing about
+/// the target.
+pub(crate) fn nothing_offered(probe: Trial) -> Conclusion {
+    let reason = "the client offered no request in the first trial, because it got no CPU time; end what else runs on \
+                  this host";
+    let reasons = [reason.to_owned()].into_iter().chain(probe.reasons.iter().cloned()).collect();
+    without_a_rate(probe, Verdict::Invalid, reasons, "no rate was tried, because the client was stalled")
+}
+
+/// The conclusion of a search that ends with its first estimate.
+fn without_a_rate(probe: Trial, verdict: Verdict, reasons: Vec<String>, evidence: &str) -> Conclusion {
     Conclusion {
         find: Find {
             lower_bound: None,
@@ -89,12 +104,12 @@ pub(crate) fn nothing_good(probe: Trial, ends: &str, redirects: Option<String>) 
             limit: LimitedBy::Undetermined,
             cause: None,
             findings: Vec::new(),
-            evidence: vec!["no rate was tried, because none could have met the limits".to_owned()],
+            evidence: vec![evidence.to_owned()],
             client_ceiling: None,
             notes: Vec::new(),
         },
-        verdict: Verdict::Fail,
-        reasons: [reason].into_iter().chain(redirects).collect(),
+        verdict,
+        reasons,
         trials: vec![probe],
     }
 }

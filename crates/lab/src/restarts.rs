@@ -194,7 +194,7 @@ fn across(thresholds: &[f64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conclusion::nothing_good;
+    use crate::conclusion::{nothing_good, nothing_offered};
     use crate::report::sample;
 
     fn search(threshold: Option<f64>, verdict: Verdict) -> Conclusion {
@@ -207,6 +207,14 @@ mod tests {
         conclusion.find.lower_bound = threshold.map(|rate| rate - 1.0);
         conclusion.find.upper_bound = threshold.map(|rate| rate + 1.0);
         conclusion
+    }
+
+    #[test]
+    fn a_search_without_an_offered_request_is_invalid_and_names_no_rate() {
+        let conclusion = nothing_offered(sample::trial("probe", 0.0, 100.0, 1.0));
+        assert_eq!((conclusion.verdict, conclusion.find.lower_bound), (Verdict::Invalid, None));
+        assert!(conclusion.reasons[0].contains("got no CPU time"), "{:?}", conclusion.reasons);
+        assert_eq!(conclusion.trials.len(), 1);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use thalweg_units::display;
 use thalweg_wire::Version;
 
 use crate::bottleneck::Evidence;
-use crate::conclusion::{Conclusion, conclude, nothing_good};
+use crate::conclusion::{Conclusion, conclude, nothing_good, nothing_offered};
 use crate::document::Trial;
 use crate::evidence::{self, Diagnosis};
 use crate::redirects;
@@ -28,6 +28,9 @@ use crate::trial::{TestBed, TrialRequest, TrialResult, Watcher};
 const FULL_SPEED_TRIAL: Duration = Duration::from_millis(1_000);
 /// Their warm-up.
 const FULL_SPEED_WARMUP: Duration = Duration::from_millis(250);
+/// How often the first estimate is made again if the client was stalled for all of it, so that it
+/// offered no request.
+const FULL_SPEED_REPEATS: u32 = 4;
 /// Largest body of the sink's responses. Beyond this size the client's work per byte decides, not
 /// its work per request.
 const SINK_BODY_MAX: u64 = 16 << 20;
@@ -100,7 +103,10 @@ pub fn find(
     watcher: &mut dyn Watcher,
 ) -> Result<Conclusion, SearchError> {
     let mut trials = Vec::new();
-    let mut hint_trial = test_bed.trial(&TrialRequest::new("probe", closed_loop(&settings.base)), watcher)?;
+    let mut hint_trial = first_estimate(test_bed, settings, watcher)?;
+    if hint_trial.figures.trial.counts.offered == 0 && !watcher.wants_stop() {
+        return Ok(nothing_offered(hint_trial.trial));
+    }
     unjudged(&mut hint_trial.trial, "first estimate at full speed");
     let outcomes = &hint_trial.figures.trial.outcomes;
     let good = outcomes.count(Outcome::Good);
@@ -139,6 +145,24 @@ pub fn find(
         shared_host: test_bed.shared_host,
     };
     Ok(conclude(&evidence))
+}
+
+/// A closed-loop trial at full speed that has offered something, unless the client is stalled in
+/// every one.
+fn first_estimate(
+    test_bed: &TestBed,
+    settings: &SearchSettings,
+    watcher: &mut dyn Watcher,
+) -> Result<TrialResult, SearchError> {
+    let request = TrialRequest::new("probe", closed_loop(&settings.base));
+    let mut estimate = test_bed.trial(&request, watcher)?;
+    for _ in 0..FULL_SPEED_REPEATS {
+        if estimate.figures.trial.counts.offered > 0 || watcher.wants_stop() {
+            break;
+        }
+        estimate = test_bed.trial(&request, watcher)?;
+    }
+    Ok(estimate)
 }
 
 /// Overloads the target once more, with samples of path and server beside it, if an upper bound was

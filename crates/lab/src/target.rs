@@ -72,8 +72,8 @@ pub enum TargetError {
     },
     /// The address accepts no connection.
     #[error(
-        "cannot connect to {address} ({host}){from}: {source}; check that the server is running and that the \
-        address is right"
+        "cannot connect to {}{from}: {source}; check that the server is running and that the address is right",
+        place(address, host)
     )]
     Unreachable {
         /// The host as it was given.
@@ -85,6 +85,12 @@ pub enum TargetError {
         /// The kernel's error.
         source: io::Error,
     },
+}
+
+/// The address, and the host if it was not given as this address.
+fn place(address: &PeerAddr, host: &str) -> String {
+    let address = address.to_string();
+    if address == host { address } else { format!("{address} ({host})") }
 }
 
 impl TargetError {

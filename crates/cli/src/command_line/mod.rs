@@ -4,6 +4,7 @@
 //! What an option means is declared in `options`; this module owns what happens around clap: the
 //! help of the top level, the place of `--curl`, and the advice in errors.
 
+mod arranged;
 mod errors;
 mod habits;
 mod overview;
@@ -12,6 +13,7 @@ use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
+use clap::builder::Resettable;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
@@ -21,6 +23,12 @@ use crate::options::{ColorOption, Command, Options};
 
 /// Commands that take a line of curl.
 const COMMANDS_WITH_CURL: [&str; 4] = ["run", "find", "sweep", "compare"];
+
+const RUN_CONNECTIONS: &str = "\
+Maximum open connections
+
+Without a rate and --workers: a closed loop with a worker on each of them, as in wrk, ab, oha and hey. [default: one per \
+worker; in an open loop one per 20/s, 16 to 256]";
 
 /// The argument of a second client process, which has the arguments as they are here.
 const CLIENT_SHARE: &str = "--client-share";
@@ -44,7 +52,12 @@ pub fn read() -> Result<Options, ExitCode> {
         let options = Options::from_arg_matches(&matches)?;
         Ok((options, matches))
     });
-    let (mut options, matches) = read.map_err(|error| errors::report(error, &command, &arguments))?;
+    let (mut options, matches) = read.map_err(|error| {
+        // The usage in an error would show an option whose value comes from the environment.
+        let without = || without_environment(command.clone()).try_get_matches_from(&arguments).err();
+        let error = Some(&error).filter(|error| error.use_stderr()).and_then(|_| without()).unwrap_or(error);
+        errors::report(error, &command, &arguments)
+    })?;
     if let Some((_, line)) = line {
         apply(&line, &mut options, &matches).map_err(Failure::report)?;
     }
@@ -60,9 +73,17 @@ pub fn command() -> clap::Command {
     let command = Options::command().mut_subcommand("compare", |compare| hidden.into_iter().fold(compare, hide));
     // The other commands offer rates.
     let command = command.mut_subcommand("run", |run| {
-        run.mut_arg("connections", |argument| argument.help("Connections; without a rate a closed loop of so many"))
+        run.mut_arg("connections", |argument| {
+            argument.help("Connections; without a rate a closed loop of so many").long_help(RUN_CONNECTIONS)
+        })
     });
-    overview::with_overview(command)
+    overview::with_overview(arranged::arranged(command))
+}
+
+/// `command` with nothing but what stands in its arguments.
+fn without_environment(command: clap::Command) -> clap::Command {
+    let no_variable = || Resettable::<clap::builder::OsStr>::Reset;
+    command.mut_args(|argument| argument.env(no_variable())).mut_subcommands(without_environment)
 }
 
 /// The arguments for another process of this program, without the program itself.

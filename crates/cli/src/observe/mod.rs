@@ -38,18 +38,21 @@ pub fn observe(options: &ObserveOptions) -> Result<ExitCode, Failure> {
         Some(_) => token(options.token_file.as_deref())?,
         None => None,
     };
+    if let Some(address) = options.listen.filter(|address| token.is_none() && !address.ip().is_loopback()) {
+        return Err(Failure::usage(format!(
+            "--listen {address}: an observer without a token listens on loopback only; give it one with --token-file or \
+             THALWEG_TOKEN"
+        )));
+    }
     let mut outputs = Outputs::open(options)?;
     let settings = Settings { interval: options.interval, server: server_name(options), ..Settings::default() };
     let observer = LocalObserver::start(&settings)
         .map_err(|error| Failure::unreachable(format!("cannot start the observer's thread: {error}")))?;
     let server = match options.listen {
-        Some(address) => Some(ObserverServer::start(address, token, observer.samples()).map_err(|error| {
-            let hint = match error.kind() {
-                io::ErrorKind::PermissionDenied => "; give it one with --token-file or THALWEG_TOKEN",
-                _ => "",
-            };
-            Failure::unreachable(format!("cannot listen at {address}: {error}{hint}"))
-        })?),
+        Some(address) => Some(
+            ObserverServer::start(address, token, observer.samples())
+                .map_err(|error| Failure::unreachable(format!("cannot listen at {address}: {error}")))?,
+        ),
         None => None,
     };
     if let Some(server) = &server {

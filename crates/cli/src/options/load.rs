@@ -28,9 +28,7 @@ pub struct LoadOptions {
     pub headers: Vec<(String, String)>,
     /// Maximum open connections
     ///
-    /// For `thalweg run` without a rate and --workers: a closed loop with a worker on each of them,
-    /// as in wrk, ab, oha and hey. [default: one per worker; in an open loop one per 20/s, 16 to
-    /// 256]
+    /// [default: in an open loop one per 20/s, 16 to 256; in a closed loop one per worker]
     #[arg(short, long, alias = "concurrency", value_name = "N", value_parser = positive)]
     pub connections: Option<usize>,
     /// Maximum requests in flight per connection, HTTP/1.1 [default: 1; with --session 32, as in

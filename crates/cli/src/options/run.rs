@@ -22,10 +22,10 @@ Examples:
 
 const MORE_EXAMPLES: &str = "\
 Examples:
-  thalweg run http://127.0.0.1:8080/ -r 5000 -d 10                          an open loop: 5,000 requests per second
-  thalweg run http://127.0.0.1:8080/ -c 64 -d 10                            a closed loop, as of wrk, ab, oha and hey
+  thalweg run http://127.0.0.1:8080/ -r 5000 -d 10   5,000 requests per second
+  thalweg run http://127.0.0.1:8080/ -c 64 -d 10     64 workers, as in wrk
   thalweg run http://127.0.0.1:8080/ --rate 1000..5000 --arrivals poisson --duration 1m
-  thalweg run --curl 'curl -H \"A: b\" http://127.0.0.1:8080/' -n 100          the request of a line of curl
+  thalweg run --curl 'curl -H \"A: b\" http://127.0.0.1:8080/' -n 100
   thalweg run http://127.0.0.1:8080/ --conn-rate 200 --calls 10 --conns 5000 --format httperf
   thalweg run http://127.0.0.1:8080/ --session shop.log --conn-rate 5 --conns 100
   thalweg run http://127.0.0.1:8080/big.iso --hold 25000 --conn-rate 2000 --throttle 33.6kbit --duration 1m

@@ -118,7 +118,9 @@ pub enum SuiteCommand {
 #[command(after_help = "\
 Examples:
   thalweg suite origin --listen 127.0.0.1:8090
-  thalweg suite specweb99 http://127.0.0.1:8080/ --dynamic /dynamic     (the server at 8080 forwards /dynamic/ to 127.0.0.1:8090)
+  thalweg suite specweb99 http://127.0.0.1:8080/ --dynamic /dynamic
+
+The server at 8080 forwards /dynamic/ to 127.0.0.1:8090.
 
 It is minimal and not SPEC-compliant: responses have as many bytes as the file that a request names, and a cookie with the next
 advertisement. It runs until INT or TERM.")]

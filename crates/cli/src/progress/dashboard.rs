@@ -133,6 +133,7 @@ fn reached(view: &View, area: Rect, frame: &mut Buffer) {
         return Line::from(text.yellow()).render(area, frame);
     }
     let (share, label) = match view.reached() {
+        Reached::Opening => (0.0, "opening connections".to_owned()),
         Reached::WarmUp => (0.0, "warm-up".to_owned()),
         Reached::Time(over, None) => return Line::from(minutes(over)).render(area, frame),
         Reached::Time(over, Some(whole)) => {

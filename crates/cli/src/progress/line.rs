@@ -20,6 +20,7 @@ pub fn line(view: &View) -> String {
         );
     }
     let reached = match view.reached() {
+        Reached::Opening => "opening connections".to_owned(),
         Reached::WarmUp => "warm-up".to_owned(),
         Reached::Time(over, None) => minutes(over),
         Reached::Time(over, Some(whole)) => format!("{} of {}", minutes(over), minutes(whole)),

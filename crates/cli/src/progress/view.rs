@@ -64,7 +64,9 @@ pub struct Pause {
 /// How far the running trial has come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reached {
-    /// Connections are opened, or the load is not measured yet.
+    /// Nothing was measured yet: connections are opened.
+    Opening,
+    /// The load is not measured yet: connections are opened, or the warm-up runs.
     WarmUp,
     /// So much of the measured part is over; the whole, if that is known.
     Time(Duration, Option<Duration>),
@@ -95,6 +97,7 @@ pub struct View {
     pub spent: Duration,
     length: Duration,
     requests: Option<u64>,
+    has_warmup: bool,
     /// When the trials began that the estimate rests on.
     estimate_from: Option<Duration>,
 }
@@ -114,6 +117,7 @@ impl View {
             spent: Duration::ZERO,
             length: Duration::ZERO,
             requests: None,
+            has_warmup: false,
             estimate_from: None,
         }
     }
@@ -127,6 +131,7 @@ impl View {
     pub fn begin_trial(&mut self, phase: &str, plan: &Plan) {
         self.load = describe_load(plan);
         self.length = plan.schedule_length();
+        self.has_warmup = !plan.warmup.is_zero();
         self.requests = match plan.extent {
             Extent::Requests(total) if plan.user.is_none() => Some(total),
             Extent::Requests(_) | Extent::Duration(_) => None,
@@ -162,7 +167,8 @@ impl View {
     pub fn reached(&self) -> Reached {
         let whole = Some(self.length).filter(|length| !length.is_zero());
         match (self.requests, whole) {
-            _ if self.seen.measured.is_zero() => Reached::WarmUp,
+            _ if self.seen.measured.is_zero() && self.has_warmup => Reached::WarmUp,
+            _ if self.seen.measured.is_zero() => Reached::Opening,
             (Some(total), None) => Reached::Requests(self.seen.offered.min(total), total),
             (_, whole) => Reached::Time(whole.map_or(self.seen.measured, |all| self.seen.measured.min(all)), whole),
         }
@@ -245,6 +251,8 @@ mod tests {
         let seen =
             |offered, seconds| Snapshot { offered, measured: Duration::from_secs(seconds), ..Snapshot::default() };
         let mut view = View::new(Task::default());
+        assert_eq!(view.reached(), Reached::Opening);
+        view.has_warmup = true;
         assert_eq!(view.reached(), Reached::WarmUp);
         view.seen = seen(5, 2);
         assert_eq!(view.reached(), Reached::Time(Duration::from_secs(2), None));

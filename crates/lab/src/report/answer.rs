@@ -21,7 +21,7 @@ pub(super) fn sentence(document: &Document) -> String {
         (Kind::Find, None) => format!("The search on {} ended without a result.", subject(document)),
         (Kind::Sweep, _) => Curve::all_of(document).iter().map(Curve::sentence).collect::<Vec<_>>().join(" "),
         (Kind::Compare, _) => {
-            document.compare.as_ref().map_or_else(String::new, |compare| format!("{}.", compare.sentence))
+            document.compare.as_ref().map_or_else(String::new, |compare| words::as_sentence(&compare.sentence))
         }
         (Kind::Suite, _) => document.suite.as_ref().map_or_else(String::new, Measured::sentence),
         (Kind::Run | Kind::Replay, _) => match headline_trial(document) {

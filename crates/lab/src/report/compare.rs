@@ -51,7 +51,7 @@ fn effects(compare: &Compare) -> Option<Chart> {
         Panel::new(spanning(ends), HEIGHT, vec![Series::marks("B against A", Color::Series, Mark::Diamond, points)]);
     panel.rules.push(Rule::new(Across::Y(0.0), Color::Muted, Dashes::Short, "no difference"));
     let x = Axis::linear(0.5, compare.metrics.len() as f64 + 0.5).labelled(names);
-    let sentences: Vec<String> = compare.metrics.iter().map(|metric| format!("{}.", metric.sentence)).collect();
+    let sentences: Vec<String> = compare.metrics.iter().map(|metric| words::as_sentence(&metric.sentence)).collect();
     Some(
         Chart::new("effects", "Difference of B from A with its 95 % interval, %", x, panel)
             .in_words(sentences.join(" ")),
@@ -104,8 +104,9 @@ fn rounds(compare: &Compare) -> Option<Chart> {
     let values = compare.rounds.iter().filter(|round| round.counts).filter_map(|round| round.values[0]);
     let highest = values.fold(0.0, f64::max);
     let panel = Panel::new(Axis::from_zero(highest * 1.1), HEIGHT, series.collect());
-    let x = Axis::linear(0.0, last.max(1.0)).titled("time").in_unit("s");
-    let title = format!("{} of each round, {}", compare.metric, primary.unit);
+    let x = Axis::linear(0.0, last.max(1.0)).titled("time").in_unit(" s");
+    let unit = if primary.unit == "us" { "µs" } else { &primary.unit };
+    let title = format!("{} of each round, {unit}", compare.metric);
     let alternative = format!(
         "{} of {} rounds count; their order was chosen at random and is balanced.",
         compare.rounds.iter().filter(|round| round.counts).count(),
@@ -130,14 +131,14 @@ fn scaling(compare: &Compare, scale: &ScaleResult) -> Chart {
     let panel = Panel::new(Axis::from_zero(fastest * 1.1), HEIGHT, vec![ideal, series]);
     let x = Axis::linear(0.0, highest * 1.05).titled(scale.parameter.clone());
     let title = format!("{} in relation to the lowest level", compare.metric);
-    Chart::new("scaling", title, x, panel).in_words(format!("{}.", scale.sentence))
+    Chart::new("scaling", title, x, panel).in_words(words::as_sentence(&scale.sentence))
 }
 
 /// A linear axis that holds all values and zero, with a margin.
 fn spanning(values: impl Iterator<Item = f64>) -> Axis {
     let (low, high) = values.fold((0.0_f64, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
     let margin = ((high - low) * 0.1).max(0.1);
-    Axis::linear(low - margin, high + margin).in_unit("%")
+    Axis::linear(low - margin, high + margin).in_unit(" %")
 }
 
 fn table(compare: &Compare) -> Markup {
@@ -154,7 +155,7 @@ fn table(compare: &Compare) -> Markup {
                     th.number scope="col" { (last) }
                     th.number scope="col" { (last) " / " (first) }
                     th.number scope="col" { "95 % interval" }
-                    th.number scope="col" { "smallest difference seen" }
+                    th.number scope="col" { "smallest detectable difference" }
                     th scope="col" { "finding" }
                 } }
                 tbody { @for metric in &compare.metrics { (row(metric)) } }
@@ -173,7 +174,7 @@ fn row(metric: &MetricComparison) -> Markup {
             td.number { (metric.effect.map_or_else(|| "–".to_owned(), |effect| format!("{effect:.4}"))) }
             td.number { (metric.interval95.map_or_else(|| "–".to_owned(), |[low, high]| format!("{low:.4} to {high:.4}"))) }
             td.number { (metric.smallest_detectable.map_or_else(|| "–".to_owned(), |share| format!("{:.2} %", 100.0 * share))) }
-            td { (words::unbroken(&metric.sentence)) }
+            td.reasons { (words::unbroken(&metric.sentence)) }
         }
     }
 }
@@ -280,7 +281,7 @@ mod tests {
             sentence: "throughput grows".to_owned(),
         });
         let html = sections(&compare).into_string();
-        assert!(html.contains("in proportion") && html.contains("throughput grows."), "{html}");
+        assert!(html.contains("in proportion") && html.contains("Throughput grows."), "{html}");
         assert!(!html.contains("id=\"pairs\""), "levels are no pairs");
     }
 

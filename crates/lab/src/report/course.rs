@@ -10,11 +10,16 @@ use crate::document::Trial;
 
 /// Height of each row.
 const HEIGHT: f64 = 118.0;
+/// The starts of intervals are rounded to this much.
+const WINDOW_END_TOLERANCE_S: f64 = 1e-6;
 
 /// One interval with events as rates, at its middle.
 struct Point<'a> {
     at_s: f64,
     seconds: f64,
+    /// Whether it begins before the window ends. Rates refer to the window; behind it only the
+    /// last responses come in.
+    is_in_window: bool,
     interval: &'a IntervalSummary,
 }
 
@@ -72,7 +77,12 @@ fn points(trial: &Trial) -> Vec<Point<'_>> {
         .into_iter()
         .zip(intervals)
         .filter(|((seconds, start), _)| *seconds > 0.0 && start.is_finite())
-        .map(|((seconds, start), interval)| Point { at_s: start + seconds / 2.0, seconds, interval })
+        .map(|((seconds, start), interval)| Point {
+            at_s: start + seconds / 2.0,
+            seconds,
+            is_in_window: start + WINDOW_END_TOLERANCE_S < trial.seconds,
+            interval,
+        })
         .collect()
 }
 
@@ -90,7 +100,7 @@ fn rates(points: &[Point]) -> Vec<Series> {
     let of = |name: &'static str, color, width, dash, n: fn(&IntervalSummary) -> u64| {
         let rate = |point: &Point| point.rate(n(point.interval));
         let words = |point: &Point| format!("{name} {}", words::per_second(rate(point)));
-        Series::line(name, color, width, dash, series(points, |point| Some(rate(point)), words))
+        Series::line(name, color, width, dash, series(points, |point| point.is_in_window.then(|| rate(point)), words))
     };
     vec![
         of("offered", Color::Muted, 1.0, Dashes::Dotted, |interval| interval.offered),
@@ -120,7 +130,8 @@ fn in_words(trial: &Trial, points: &[Point]) -> String {
         let (low, high) = (shown(low), shown(high));
         if low == high { format!("at {low}") } else { format!("between {low} and {high}") }
     };
-    let good = range(points.iter().map(|point| point.rate(point.interval.good)).collect(), words::per_second);
+    let in_window = points.iter().filter(|point| point.is_in_window);
+    let good = range(in_window.map(|point| point.rate(point.interval.good)).collect(), words::per_second);
     let failing = points.iter().filter(|point| point.interval.errors > 0).count();
     let errors = match failing {
         0 => "no errors".to_owned(),
@@ -129,9 +140,37 @@ fn in_words(trial: &Trial, points: &[Point]) -> String {
     let p99: Vec<f64> = points.iter().map(|point| point.interval.p99_us).filter(|us| *us > 0.0).collect();
     let response = if p99.is_empty() { String::new() } else { format!("; p99 {}", range(p99, words::time_us)) };
     let in_flight = points.iter().map(|point| point.interval.in_flight).max().unwrap_or(0);
-    format!(
-        "In {}: good responses {good}, {errors}{response}; at most {} in flight.",
-        words::seconds(trial.seconds),
-        words::counted(in_flight, "request")
-    )
+    // They are counted at the ends of intervals; fast ones are in flight at none of them.
+    let in_flight = match in_flight {
+        0 => String::new(),
+        n => format!("; at most {} in flight", words::counted(n, "request")),
+    };
+    format!("In {}: good responses {good}, {errors}{response}{in_flight}.", words::seconds(trial.seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn responses_behind_the_window_do_not_lower_its_rate() {
+        let mut trial = sample::trial("run", 0.0, 1000.0, 5.0);
+        let last = trial.intervals.last().expect("the sample has intervals").clone();
+        let behind = IntervalSummary { t: trial.seconds, offered: 0, good: 2, in_flight: 0, ..last };
+        trial.intervals.push(behind);
+        let points = points(&trial);
+        assert_eq!(points.iter().filter(|point| !point.is_in_window).count(), 1);
+        let words = in_words(&trial, &points);
+        let rates = words.split("good responses ").nth(1).expect("the rates are named");
+        assert!(rates.starts_with("at 1,000/s") || rates.starts_with("between 9"), "{words}");
+    }
+
+    #[test]
+    fn requests_that_no_interval_ended_with_are_not_counted_as_none() {
+        let mut trial = sample::trial("run", 0.0, 1000.0, 5.0);
+        trial.intervals.iter_mut().for_each(|interval| interval.in_flight = 0);
+        let words = in_words(&trial, &points(&trial));
+        assert!(!words.contains("in flight"), "{words}");
+    }
 }

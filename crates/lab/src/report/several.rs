@@ -236,8 +236,8 @@ fn comparability(documents: &[(Option<&str>, &Document)]) -> Markup {
             p.notice { strong { "These runs differ in more than their targets: " } (words::enumerated(&differing)) ". Their figures are no "
                 "comparison of the targets alone; " code { "thalweg compare" } " makes one." }
         } @else {
-            p.notice { "One run after the other on one host with the same limits and load. Whether a small difference is one, "
-                code { "thalweg compare" } " tells." }
+            p.notice { "The runs were made one after the other on one host, with the same limits and load. To test a small difference, use "
+                code { "thalweg compare" } "." }
         }
     }
 }

@@ -388,7 +388,7 @@ fn several_targets_share_one_figure_and_differences_are_said() {
     let page = html_of_several(&[(None, &nginx), (Some("<b>second</b>"), &other)]);
     assert_eq!(page.matches("id=\"targets-throughput\"").count(), 1);
     assert!(page.contains("&lt;b&gt;second&lt;/b&gt;") && !page.contains("<b>second"), "a label is text");
-    assert!(page.contains("One run after the other") && !page.contains("differ in more"));
+    assert!(page.contains("made one after the other on one host") && !page.contains("differ in more"));
     assert!(page == html_of_several(&[(None, &nginx), (Some("<b>second</b>"), &other)]), "the same bytes");
     other.plan.limits = vec!["p99<10ms".into()];
     let page = html_of_several(&[(None, &nginx), (None, &other)]);

@@ -92,8 +92,8 @@ pub(super) fn sentences(texts: &[String]) -> Markup {
     html! {
         @match texts {
             [] => {}
-            [only] => { (only) }
-            many => { ul { @for text in many { li { (text) } } } }
+            [only] => { (words::unbroken(only)) }
+            many => { ul { @for text in many { li { (words::unbroken(text)) } } } }
         }
     }
 }

@@ -111,6 +111,12 @@ pub(super) fn unbroken(text: &str) -> String {
     joined
 }
 
+/// A clause as a sentence of its own.
+pub(super) fn as_sentence(clause: &str) -> String {
+    let mut letters = clause.chars();
+    letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+}
+
 /// `1 trial`, `2 trials`.
 pub(super) fn counted(n: u64, noun: &str) -> String {
     format!("{} {noun}{}", display::count(n), if n == 1 { "" } else { "s" })

@@ -80,8 +80,10 @@ pub(super) fn waited_share(cpu: &CpuUse, clean: Duration, bound: f64) -> Option<
     starved(cpu, Starvation::RunQueue, share(waited_ns, clean), bound)
 }
 
+/// A thread's waits reach beyond the trial when it is stalled at its end, so that the share is
+/// bounded. Of no time at all there is no share.
 fn share(ns: u64, of: Duration) -> f64 {
-    ns as f64 / of.as_nanos().max(1) as f64
+    if of.is_zero() { 0.0 } else { (ns as f64 / of.as_nanos() as f64).min(1.0) }
 }
 
 fn starved(cpu: &CpuUse, cause: Starvation, share: f64, bound: f64) -> Option<Reason> {

@@ -191,6 +191,16 @@ fn the_client_is_judged_first() {
     let closed = TrialFigures { loop_kind: LoopKind::Closed, offered_rate: None, ..stopped };
     check(&closed, &[], Verdict::Invalid, &["the load thread on CPU 3 was stalled for 6.00 % of the trial, above 5 %"]);
 
+    // The thread slept on behind the end of the trial.
+    let slept_on = on_cpu(CpuUse { cpu: 3, overslept_ns: 18_800 * MS, ..CpuUse::default() });
+    let slept_on = TrialFigures { loop_kind: LoopKind::Closed, offered_rate: None, ..slept_on };
+    check(
+        &slept_on,
+        &[],
+        Verdict::Invalid,
+        &["the load thread on CPU 3 was stalled for 100 % of the trial, above 5 %"],
+    );
+
     let exhausted = trial(&[(Outcome::Good, 9998), (Outcome::NoDescriptor, 1), (Outcome::NoAddress, 1)]);
     let errors = "errors 0.0200 % (2 of 10,000) miss the limit errors<=0%";
     let reasons =

@@ -448,7 +448,7 @@ fn check_written(at: &str, path: &Path, may: fn(&Path) -> io::Result<()>, faults
     if path.is_dir() {
         faults.add(at, format!("{} is a folder; use the path of a file", path.display()));
     } else if !folder.is_dir() {
-        faults.add(at, format!("the folder {} does not exist", folder.display()));
+        faults.add(at, format!("cannot write {}: the folder {} does not exist", path.display(), folder.display()));
     } else if let Err(error) = may(path) {
         let who = "the server's user needs write permission for the file";
         faults.add(at, format!("cannot write {}: {error}; {who} and its folder", path.display()));

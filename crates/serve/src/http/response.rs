@@ -405,9 +405,13 @@ impl<'o> Page<'o> {
     }
 }
 
+/// Says that a page fits a phone's screen, and is dark where the reader prefers that.
+const PAGE_META: &str =
+    r#"<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">"#;
+
 fn page_text(status: u16) -> String {
     let reason = status::reason(status);
-    format!("<!doctype html>\n<title>{status} {reason}</title>\n<h1>{status} {reason}</h1>\n")
+    format!("<!doctype html>\n{PAGE_META}\n<title>{status} {reason}</title>\n<h1>{status} {reason}</h1>\n")
 }
 
 fn body_of(object: &Object, span: Range<u64>) -> Body<'_> {

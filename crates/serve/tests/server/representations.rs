@@ -86,7 +86,8 @@ fn the_neighbour_that_is_wanted_most_is_sent() {
             "Accept-Encoding: zstd, *;q=0\r\n",
             406,
             None,
-            b"<!doctype html>\n<title>406 Not Acceptable</title>\n<h1>406 Not Acceptable</h1>\n",
+            b"<!doctype html>\n<meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\n\
+              <title>406 Not Acceptable</title>\n<h1>406 Not Acceptable</h1>\n",
         ),
     ];
     each_served(|served| {

@@ -33,11 +33,12 @@ pub(crate) const DATE: Range<usize> = {
 /// All of the response to a connection that there is no room for. A 503 may be without Date (RFC
 /// 9110, 6.6.1), so that it can be the same for all.
 pub(crate) const NO_ROOM: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nServer: thalweg\r\nRetry-After: 5\r\n\
-    Content-Type: text/html; charset=utf-8\r\nContent-Length: 97\r\nConnection: close\r\n\r\n\
-    <!doctype html>\n<title>503 Service Unavailable</title>\n<h1>Too many connections. Try again.</h1>\n";
+    Content-Type: text/html; charset=utf-8\r\nContent-Length: 196\r\nConnection: close\r\n\r\n\
+    <!doctype html>\n<meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\n\
+    <title>503 Service Unavailable</title>\n<h1>Too many connections. Try again.</h1>\n";
 
 /// Bytes of its body.
-pub(crate) const NO_ROOM_BODY_BYTES: u64 = 97;
+pub(crate) const NO_ROOM_BODY_BYTES: u64 = 196;
 
 /// The same with a field more.
 pub(crate) fn no_room_with(field: &FieldBlock) -> Vec<u8> {

@@ -91,10 +91,14 @@ fn tiles(status: &Status) -> Markup {
             (tile("Downloads in progress", &count(now.downloads), &format!("connections open: {}", count(now.connections))))
             (tile("Sent per second", &bytes(now.bytes_per_s as u64), &bits(now.bytes_per_s)))
             (tile("Requests per second", &decimal(now.requests_per_s), &format!("{} since the start", count(status.total.requests))))
-            (tile("Downloads today", &count(today.downloads), &format!("{} distinct files", count(today.unique_files))))
+            (tile("Downloads today", &count(today.downloads), &files(today.unique_files)))
             (tile("Sent today", &bytes(today.bytes), &format!("{} since the start", bytes(status.total.bytes))))
         }
     }
+}
+
+fn files(unique: u64) -> String {
+    format!("{} distinct file{}", count(unique), if unique == 1 { "" } else { "s" })
 }
 
 fn tile(name: &str, figure: &str, beside: &str) -> Markup {
