@@ -39,7 +39,7 @@ url = "http://127.0.0.1:{self.origin}/"
 path = "/"
 origins = ["origin"]
 methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "M-SEARCH"]
-negative_time_max = "1d"
+negative_time_max = "24h"
 """)
         return [self.path, "serve", "--config", str(config), "--listen", f"127.0.0.1:{port}", "--driver", self.driver]
 

@@ -49,8 +49,13 @@ impl OriginGroup {
                 return refuse(&origin.name, "another origin of the group has this name");
             }
         }
+        let mut health = config.health;
+        if sources.len() == 1 {
+            // To skip the only origin would make a failure last longer than it does.
+            health.failures_max = 0;
+        }
         let selector = Mutex::new(Selector::new(config.order, sources.iter().map(|(origin, _)| origin.weight)));
-        let origins = sources.into_iter().map(|(origin, connector)| Origin::new(&origin, config.health, connector));
+        let origins = sources.into_iter().map(|(origin, connector)| Origin::new(&origin, health, connector));
         Ok(Self { origins: origins.collect::<Result<_, _>>()?, selector })
     }
 
