@@ -7,7 +7,7 @@ use bytes::Bytes;
 use thalweg_cache::Location;
 use thalweg_caching::StoredFields;
 
-use crate::ask::Wake;
+use crate::wake::Wake;
 
 /// The answer to a request.
 pub enum Answer {

@@ -5,9 +5,6 @@ use thalweg_caching::StoredFields;
 
 use crate::answer::Answer;
 
-/// Called once, from another thread, when it is worth while to ask again. It must not wait.
-pub type Wake = Box<dyn FnOnce() + Send>;
-
 /// Takes an answer, on the tier's thread. It must not wait.
 pub type Answered = Box<dyn FnOnce(Answer) + Send>;
 

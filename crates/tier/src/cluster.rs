@@ -1,9 +1,9 @@
 //! Clusters: servers with the same mounts that fetch each part of an object from the origin once.
 //!
 //! Rendezvous hashing ranks the nodes for each part of 16 MiB. The first one that answers has it
-//! from the origin; the others get it from that node, and do not store it if it is a part of a large
-//! object. A node that does not answer is skipped, and its parts fall to the next ones in their
-//! ranks, each to another one.
+//! from the origin; the others get it from that node, and do not store it if it is a part of a
+//! large object. A node that does not answer is skipped, and its parts fall to the next ones in
+//! their ranks, each to another one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};

@@ -4,28 +4,18 @@
 //! The stored members of a set are validated together: as soon as one of them is stale, or a new
 //! one shows that the origin has changed, all are, until in one pass none has changed. Requests for
 //! members wait meanwhile. So no client is given a member from before an update after another one
-//! from behind it. A client that began before the update can still meet it half-way; only names that
-//! contain a version (`by-hash`) can spare it that.
+//! from behind it. A client that began before the update can still meet it half-way; only names
+//! that contain a version (`by-hash`) can spare it that.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
 use foldhash::quality::RandomState;
 use globset::{Glob, GlobMatcher};
-use thalweg_caching::{ForwardReason, StoredFields, Validation};
-use tokio::task::JoinSet;
-
-use crate::ask::Ask;
-use crate::exchange::{Exchange, Question};
 
 /// Members that a set remembers. Others are validated one by one.
 const MEMBERS_MAX: usize = 4096;
-/// Passes after which a set counts as validated, whatever its origin does.
-const PASSES_MAX: usize = 3;
-/// Members that are validated at the same time.
-const AT_ONCE_MAX: usize = 8;
 
 /// The rule by which objects of a mount belong to sets.
 #[derive(Clone, Debug)]
@@ -118,64 +108,6 @@ impl Set {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         noted.has_changed = false;
         noted.members.iter().cloned().collect()
-    }
-}
-
-impl Exchange {
-    /// The set that the object belongs to.
-    pub(super) fn set(&self) -> Option<Arc<Set>> {
-        let name = self.mount.consistent.iter().find_map(|rule| rule.set_of(&self.ask.target))?;
-        Some(self.shared.sets.enter(&self.mount.name, name))
-    }
-
-    /// Validates all members of a set, unless that was done since this request came.
-    pub(super) async fn validate_set(&self, set: &Arc<Set>) {
-        let _alone = set.in_use.write().await;
-        if set.validated_s() >= self.arrived && !set.has_changed() {
-            return;
-        }
-        for _ in 0..PASSES_MAX {
-            let members = set.begin_pass(self.now());
-            for some in members.chunks(AT_ONCE_MAX) {
-                let mut tasks = JoinSet::new();
-                for member in some {
-                    let mut other = self.clone();
-                    other.become_validation(member);
-                    tasks.spawn(async move { other.validate().await });
-                }
-                tasks.join_all().await;
-            }
-            if !set.has_changed() {
-                break;
-            }
-        }
-        self.shared.advance_generation();
-    }
-
-    /// Makes this the validation of another object of the mount.
-    fn become_validation(&mut self, target: &str) {
-        let ask = Ask {
-            mount: self.ask.mount,
-            method: "GET".into(),
-            target: target.into(),
-            authority: self.ask.authority.clone(),
-            fields: StoredFields::default(),
-            content: Bytes::new(),
-        };
-        *self = Self::new(Arc::clone(&self.shared), Arc::clone(&self.mount), ask);
-    }
-
-    /// Validates what is stored, whether it is stale or not.
-    async fn validate(&self) {
-        let entry = self.shared.entries.enter(self.key, self.arrived);
-        let head = self.shared.load(&self.mount, self.key, &self.name).await;
-        let stored: Vec<_> = head.variants.iter().map(|variant| &variant.response).collect();
-        let Some(index) = stored.len().checked_sub(1) else { return };
-        let reason = ForwardReason::Stale;
-        let validation = Validation::of(&stored, Some(index), reason, None);
-        let validation = validation.has_conditions().then_some(validation);
-        // Its answer is what it has stored.
-        let _ = self.ask_origin(&entry, head, Question { validation, reason, fallback: None }).await;
     }
 }
 

@@ -1,4 +1,5 @@
-//! What is going on for an object at the moment: who fetches it, and who changes its head.
+//! Objects that requests are busy with: which of them fetches an object, and which changes its
+//! head.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};

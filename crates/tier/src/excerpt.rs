@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::answer::{BodyPiece, Fragments, Reader};
-use crate::ask::Wake;
+use crate::wake::Wake;
 
 /// A range of an object, in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]

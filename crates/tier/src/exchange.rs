@@ -39,7 +39,7 @@ pub(crate) struct Question {
     pub(crate) fallback: Option<Fallback>,
 }
 
-/// What a decision comes to.
+/// The consequence of a decision.
 enum Step {
     Answer(Answer),
     Ask(Question),

@@ -11,14 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use thalweg_cache::Part;
 use tokio::sync::Notify;
 
-use crate::ask::Wake;
 use crate::counters::Counters;
-use crate::fragmented::Fragmented;
 use crate::store::FRAGMENT_BYTES;
-use crate::upstream::UpstreamContent;
+use crate::upstream::{BoxFuture, UpstreamContent, UpstreamResponse};
+use crate::wake::Wake;
 
 /// A fill that nobody reads goes on if it has no more than this to fetch.
 const UNREAD_BYTES_MAX: u64 = 16 << 20;
@@ -28,6 +26,23 @@ const RESUMPTIONS_MAX: u32 = 5;
 const KEPT_MAX: usize = 4;
 /// How long a fill that the store takes nothing of waits for a reader.
 const READER_TIME: Duration = Duration::from_secs(60);
+
+/// The object that a fill fetches, as far as that needs it.
+pub(crate) trait FillTarget: Send + Sync {
+    /// Bytes of a fragment.
+    fn fragment_bytes(&self, number: u32) -> u64;
+
+    /// Whether anybody reads the object.
+    fn has_readers(&self) -> bool;
+
+    /// Asks the origin for a part of the same version.
+    fn fetch(&self, start: u64, end: u64) -> BoxFuture<'_, Result<UpstreamResponse, Arc<str>>>;
+
+    /// Stores a whole fragment; whether the store took it.
+    fn append(&self, number: u32, fragment: Bytes) -> BoxFuture<'_, bool>;
+
+    fn counters(&self) -> &Counters;
+}
 
 /// Content on its way into the store.
 pub(crate) struct Fill {
@@ -62,7 +77,7 @@ pub(crate) enum Outcome {
     Failed(Arc<str>),
 }
 
-/// What a fill has for a reader.
+/// The state of a fill for a reader.
 pub(crate) enum Tip {
     Bytes(Bytes),
     /// Nothing yet; the reader is woken.
@@ -101,7 +116,7 @@ impl Fill {
         state.outcome.is_none() && position < self.end && (is_near || is_kept)
     }
 
-    /// Where it is, if it goes on.
+    /// The offset of its next byte, if it goes on.
     pub(crate) fn position(&self) -> Option<u64> {
         let state = self.state();
         state.outcome.is_none().then_some(state.position)
@@ -134,7 +149,7 @@ impl Fill {
     }
 
     /// Fetches to the end. The content begins at the fill's position.
-    pub(crate) async fn run(&self, object: &Fragmented, content: Box<dyn UpstreamContent>) {
+    pub(crate) async fn run(&self, object: &dyn FillTarget, content: Box<dyn UpstreamContent>) {
         let outcome = self.fetch(object, content).await;
         let mut state = self.state();
         state.outcome = Some(outcome);
@@ -143,12 +158,12 @@ impl Fill {
         waiters.into_iter().for_each(|wake| wake());
     }
 
-    async fn fetch(&self, object: &Fragmented, mut content: Box<dyn UpstreamContent>) -> Outcome {
+    async fn fetch(&self, object: &dyn FillTarget, mut content: Box<dyn UpstreamContent>) -> Outcome {
         let mut resumptions = 0;
         loop {
             let reason: Arc<str> = match content.next().await {
                 Some(Ok(bytes)) => {
-                    Counters::add(&object.shared.counters.origin_bytes, bytes.len() as u64);
+                    Counters::add(&object.counters().origin_bytes, bytes.len() as u64);
                     match self.take(object, bytes).await {
                         Ok(()) if self.is_over() => return Outcome::Over,
                         Ok(()) if self.is_unread(object) => return Outcome::Over,
@@ -164,13 +179,13 @@ impl Fill {
             if resumptions > RESUMPTIONS_MAX {
                 return Outcome::Failed(reason);
             }
-            match object.fetch_range(position, self.end).await {
+            match object.fetch(position, self.end).await {
                 Ok(rest) => content = rest.content,
                 Err(failed) => {
                     return Outcome::Failed(format!("{reason}; going on at byte {position}: {failed}").into());
                 }
             }
-            Counters::add(&object.shared.counters.resumed, 1);
+            Counters::add(&object.counters().resumed, 1);
         }
     }
 
@@ -179,13 +194,13 @@ impl Fill {
     }
 
     /// Whether nobody reads it and much is left, at the beginning of a fragment.
-    fn is_unread(&self, object: &Fragmented) -> bool {
+    fn is_unread(&self, object: &dyn FillTarget) -> bool {
         let state = self.state();
         state.pieces.is_empty() && self.end - state.position > UNREAD_BYTES_MAX && !object.has_readers()
     }
 
     /// Takes bytes that have come: whole fragments go to the store.
-    async fn take(&self, object: &Fragmented, mut bytes: Bytes) -> Result<(), Arc<str>> {
+    async fn take(&self, object: &dyn FillTarget, mut bytes: Bytes) -> Result<(), Arc<str>> {
         while !bytes.is_empty() {
             let (waiters, whole) = {
                 let mut state = self.state();
@@ -211,16 +226,11 @@ impl Fill {
         Ok(())
     }
 
-    async fn store(&self, object: &Fragmented, number: u32, fragment: Bytes) {
+    async fn store(&self, object: &dyn FillTarget, number: u32, fragment: Bytes) {
         // The last fragment of a range that does not reach the end of the object may be a part of
         // one, which is no fragment.
         let is_fragment = fragment.len() as u64 == object.fragment_bytes(number);
-        let description = object.description;
-        let is_stored = self.is_stored
-            && is_fragment
-            && object.shared.stored(
-                object.shared.store.append(object.key, Part::fragment(number), description, fragment.clone()).await,
-            );
+        let is_stored = self.is_stored && is_fragment && object.append(number, fragment.clone()).await;
         let waiters = {
             let mut state = self.state();
             state.number = number + 1;

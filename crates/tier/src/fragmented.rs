@@ -1,23 +1,20 @@
 //! Objects in fragments: each fragment is in the store, in a fill under way, or has to be fetched
 //! again, which works as long as the origin has the same version.
 
-use std::collections::HashMap;
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use foldhash::quality::RandomState;
+use bytes::Bytes;
 use thalweg_cache::{Description, Key, Part};
 use thalweg_caching::{ContentRange, FieldLines, StoredFields, Validation, Version};
 
-use crate::answer::{Fragments, Reader};
+use crate::activity::Activity;
 use crate::counters::Counters;
-use crate::fill::Fill;
+use crate::fill::{Fill, FillTarget};
 use crate::mount::Mount;
-use crate::reader::FragmentReader;
 use crate::shared::Shared;
 use crate::store::{FRAGMENT_BYTES, Found};
-use crate::upstream::{UpstreamRequest, UpstreamResponse};
+use crate::upstream::{BoxFuture, UpstreamRequest, UpstreamResponse};
 
 /// A reader waits for a fill that is at most so many fragments behind it, and begins another one
 /// otherwise.
@@ -33,7 +30,7 @@ pub(crate) struct Fragmented {
     activity: Arc<Activity>,
 }
 
-/// What it takes to fetch a part of an object again.
+/// The origin of an object, to fetch a part of it again.
 pub(crate) struct Source {
     pub(crate) mount: Arc<Mount>,
     /// The key of the head that names the object.
@@ -45,40 +42,7 @@ pub(crate) struct Source {
     pub(crate) version: Option<Version>,
 }
 
-/// What is going on for one body, whichever objects stand for it.
-#[derive(Default)]
-struct Activity {
-    fills: Mutex<Vec<Arc<Fill>>>,
-    /// Held by the reader that begins a fill.
-    start: tokio::sync::Mutex<()>,
-    readers: AtomicUsize,
-    /// The origin has another version.
-    has_changed: AtomicBool,
-}
-
-/// The bodies that something is going on for.
-#[derive(Default)]
-pub(crate) struct Bodies(Mutex<HashMap<Key, Weak<Activity>, RandomState>>);
-
-impl Bodies {
-    fn enter(&self, key: Key) -> Arc<Activity> {
-        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(activity) = map.get(&key).and_then(Weak::upgrade) {
-            return activity;
-        }
-        let activity = Arc::new(Activity::default());
-        map.insert(key, Arc::downgrade(&activity));
-        activity
-    }
-
-    /// Forgets those that nothing is going on for any more.
-    pub(crate) fn forget_old(&self) {
-        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        map.retain(|_, activity| activity.strong_count() > 0);
-    }
-}
-
-/// What a reader is led to.
+/// The place of a fragment that a reader wants.
 pub(crate) enum Led {
     Found(Found),
     Fill(Arc<Fill>),
@@ -93,13 +57,9 @@ impl Fragmented {
     }
 
     /// Bytes of a fragment.
-    pub(crate) fn fragment_bytes(&self, number: u32) -> u64 {
+    pub(crate) fn bytes_of(&self, number: u32) -> u64 {
         let start = u64::from(number) * FRAGMENT_BYTES;
         self.length.saturating_sub(start).min(FRAGMENT_BYTES)
-    }
-
-    pub(crate) fn has_readers(&self) -> bool {
-        self.activity.readers.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn count_reader(&self, is_new: bool) {
@@ -112,18 +72,18 @@ impl Fragmented {
 
     /// A fill that has a byte, or will have it soon.
     pub(crate) fn fill_at(&self, position: u64) -> Option<Arc<Fill>> {
-        self.fills().iter().find(|fill| fill.covers(position, AHEAD_MAX)).cloned()
+        self.activity.fills().iter().find(|fill| fill.covers(position, AHEAD_MAX)).cloned()
     }
 
     /// Begins a fill with content that begins at `position`, where a fragment does.
     pub(crate) fn begin(self: &Arc<Self>, position: u64, end: u64, response: UpstreamResponse) -> Arc<Fill> {
         let UpstreamResponse { content, is_peers, .. } = response;
         let fill = Arc::new(Fill::new(position, end, !is_peers || self.length <= FRAGMENT_BYTES));
-        self.fills().push(Arc::clone(&fill));
+        self.activity.fills().push(Arc::clone(&fill));
         let (object, running) = (Arc::clone(self), Arc::clone(&fill));
         self.shared.runtime.spawn(async move {
-            running.run(&object, content).await;
-            object.fills().retain(|other| !Arc::ptr_eq(other, &running));
+            running.run(&*object, content).await;
+            object.activity.fills().retain(|other| !Arc::ptr_eq(other, &running));
         });
         fill
     }
@@ -144,7 +104,7 @@ impl Fragmented {
             return Ok(Led::Found(found));
         }
         let start = u64::from(number) * FRAGMENT_BYTES;
-        let next = self.fills().iter().filter_map(|fill| fill.position()).filter(|at| *at > position).min();
+        let next = self.activity.fills().iter().filter_map(|fill| fill.position()).filter(|at| *at > position).min();
         let wanted = end.next_multiple_of(FRAGMENT_BYTES).min(self.length);
         let end = next.map_or(wanted, |next| wanted.min(next.next_multiple_of(FRAGMENT_BYTES)));
         let end = self.source.mount.upstream.part_bytes().map_or(end, |part| end.min((start / part + 1) * part));
@@ -156,11 +116,11 @@ impl Fragmented {
     pub(crate) async fn find(&self, number: u32) -> Option<Found> {
         let looked_up = self.shared.store.lookup(self.key, Part::fragment(number)).await;
         let found = self.shared.found(looked_up)?;
-        (found.len() as u64 == self.fragment_bytes(number)).then_some(found)
+        (found.len() as u64 == self.bytes_of(number)).then_some(found)
     }
 
     /// Asks the origin for a part of this version.
-    pub(crate) async fn fetch_range(&self, start: u64, end: u64) -> Result<UpstreamResponse, Arc<str>> {
+    async fn fetch_range(&self, start: u64, end: u64) -> Result<UpstreamResponse, Arc<str>> {
         let changed = || Err(format!("{} has changed at the origin", self.source.target).into());
         if self.activity.has_changed.load(Ordering::Relaxed) {
             return changed();
@@ -175,8 +135,7 @@ impl Fragmented {
         let mut if_range = Vec::new();
         version.validator.push_if_range(&mut if_range);
         fields.push("If-Range", &if_range);
-        let request =
-            UpstreamRequest { method: "GET".into(), target: target.clone(), fields, content: bytes::Bytes::new() };
+        let request = UpstreamRequest { method: "GET".into(), target: target.clone(), fields, content: Bytes::new() };
         Counters::add(&self.shared.counters.origin_requests, 1);
         let response = match mount.upstream.fetch(request).await {
             Ok(response) => response,
@@ -203,15 +162,30 @@ impl Fragmented {
             (status, _) => Err(format!("the origin answers {status}").into()),
         }
     }
-
-    fn fills(&self) -> MutexGuard<'_, Vec<Arc<Fill>>> {
-        self.activity.fills.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Fragments for Fragmented {
-    fn reader(self: Arc<Self>, range: Range<u64>) -> Box<dyn Reader> {
-        Box::new(FragmentReader::new(self, range))
+impl FillTarget for Fragmented {
+    fn fragment_bytes(&self, number: u32) -> u64 {
+        self.bytes_of(number)
+    }
+
+    fn has_readers(&self) -> bool {
+        self.activity.readers.load(Ordering::Relaxed) > 0
+    }
+
+    fn fetch(&self, start: u64, end: u64) -> BoxFuture<'_, Result<UpstreamResponse, Arc<str>>> {
+        Box::pin(self.fetch_range(start, end))
+    }
+
+    fn append(&self, number: u32, fragment: Bytes) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            let part = Part::fragment(number);
+            self.shared.stored(self.shared.store.append(self.key, part, self.description, fragment).await)
+        })
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.shared.counters
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Variant {
     pub(crate) is_invalidated: bool,
 }
 
-/// Where a stored response has its bytes.
+/// The place of the bytes of a stored response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
     /// In the head.

@@ -11,22 +11,23 @@
 //!
 //! | module | owns |
 //! | --- | --- |
-//! | `ask`, `answer` | what loops and the tier tell each other |
+//! | `ask`, `answer`, `wake` | what loops and the tier tell each other |
 //! | `upstream`, `mount` | origins as the tier sees them, and the places that they answer for |
 //! | `origins` | groups of origins as one upstream |
 //! | `cluster` | servers that share the fetching from an origin |
 //! | `tier`, `shared`, `counters` | the threads, and what their tasks share |
 //! | `exchange`, `fetching`, `storing` | one request: what is stored, asked and kept |
-//! | `consistent` | objects that are validated together |
+//! | `consistent`, `validating` | objects that are validated together |
 //! | `entries` | which request asks the origin for an object |
 //! | `head`, `store` | stored responses, and the store that has them |
 //! | `memory` | a store without a disk |
 //! | `purge` | purges by an operator |
-//! | `fragmented`, `fill`, `reader` | objects in fragments: fetching them, and reading behind |
+//! | `activity`, `fragmented`, `fill`, `reader` | objects in fragments: fetching them, and reading behind |
 //! | `excerpt` | ranges that are no whole fragments |
 //! | `relay` | content that goes through |
 #![forbid(unsafe_code)]
 
+mod activity;
 mod answer;
 mod ask;
 mod cluster;
@@ -50,9 +51,11 @@ mod store;
 mod storing;
 mod tier;
 mod upstream;
+mod validating;
+mod wake;
 
 pub use answer::{Answer, BodyPiece, Content, Failure, Fragments, Object, Reader, Relay, Response};
-pub use ask::{Answered, Ask, Wake};
+pub use ask::{Answered, Ask};
 pub use cluster::{Cluster, Node, PART_BYTES, PEER_FIELD};
 pub use consistent::ConsistentRule;
 pub use counters::Counts;
@@ -62,3 +65,4 @@ pub use purge::{Purge, PurgeError, PurgeKind};
 pub use shared::{Clock, Log};
 pub use tier::{Tier, TierConfig};
 pub use upstream::{BoxFuture, Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse};
+pub use wake::Wake;

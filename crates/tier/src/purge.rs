@@ -9,7 +9,7 @@ use crate::head::Head;
 use crate::mount::{Mount, group_of};
 use crate::shared::Shared;
 
-/// What an operator purges.
+/// Objects that an operator purges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purge {
     /// All variants of one object, by its name: that of the mount and the target, such as

@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::answer::{BodyPiece, Reader};
-use crate::ask::Wake;
+use crate::answer::{BodyPiece, Fragments, Reader};
 use crate::counters::Counters;
 use crate::fill::{Fill, Tip, number_of};
 use crate::fragmented::{Fragmented, Led};
 use crate::store::{FRAGMENT_BYTES, Found};
+use crate::wake::Wake;
 
 /// A reader of a range of an object.
 pub(crate) struct FragmentReader {
@@ -68,6 +68,12 @@ impl FragmentReader {
             Found::Bytes(bytes) => BodyPiece::Bytes(bytes.slice(range.start as usize..range.end as usize)),
             Found::File(location) => BodyPiece::File { location, range: range.start as u32..range.end as u32 },
         }
+    }
+}
+
+impl Fragments for Fragmented {
+    fn reader(self: Arc<Self>, range: Range<u64>) -> Box<dyn Reader> {
+        Box::new(FragmentReader::new(self, range))
     }
 }
 

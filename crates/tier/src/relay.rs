@@ -8,8 +8,8 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::answer::{BodyPiece, Reader};
-use crate::ask::Wake;
 use crate::upstream::UpstreamContent;
+use crate::wake::Wake;
 
 /// Pieces under way to a reader.
 const PIECES_MAX: usize = 4;

@@ -1,4 +1,4 @@
-//! What all tasks of the tier share.
+//! The parts of the tier that all of its tasks share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -6,10 +6,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use thalweg_cache::{Description, Error, Key, Part, Purge};
 use tokio::runtime::Handle;
 
+use crate::activity::Bodies;
 use crate::consistent::Sets;
 use crate::counters::Counters;
 use crate::entries::Entries;
-use crate::fragmented::Bodies;
 use crate::head::Head;
 use crate::mount::Mount;
 use crate::store::Store;

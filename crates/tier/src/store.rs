@@ -1,4 +1,5 @@
-//! The store as the tier's tasks use it: its calls may wait for a disk, and run on threads for that.
+//! The store as the tier's tasks use it: its calls may wait for a disk, and run on threads for
+//! that.
 
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;

@@ -8,13 +8,13 @@ use std::time::Duration;
 use thalweg_cache::{Cache, Statistics};
 use tokio::runtime::{Builder, Runtime};
 
+use crate::activity::Bodies;
 use crate::answer::{Answer, Failure};
 use crate::ask::{Answered, Ask};
 use crate::consistent::Sets;
 
 use crate::counters::{Counters, Counts};
 use crate::exchange::Exchange;
-use crate::fragmented::Bodies;
 use crate::mount::Mount;
 use crate::purge::{Purge, PurgeError, PurgeKind};
 use crate::shared::{Clock, Log, Shared};

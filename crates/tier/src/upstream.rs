@@ -15,8 +15,8 @@ pub trait Upstream: Send + Sync {
     /// Asks for a response, whose head has arrived when this is over.
     fn fetch(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>>;
 
-    /// Objects are to be asked for in parts of so many bytes, each of which may come from elsewhere;
-    /// `None`: as a whole.
+    /// Objects are to be asked for in parts of so many bytes, each of which may come from
+    /// elsewhere; `None`: as a whole.
     fn part_bytes(&self) -> Option<u64> {
         None
     }
@@ -60,6 +60,6 @@ pub trait UpstreamContent: Send {
 pub struct UpstreamFailure {
     /// The status that a client gets: 502, 503 or 504.
     pub status: u16,
-    /// What was tried, where, and what happened.
+    /// Each attempt: at which origin, and how it failed.
     pub reason: Arc<str>,
 }
