@@ -209,9 +209,7 @@ fn a_damaged_block_of_the_log_brings_no_older_version_back() {
     for blocks in [1, 2] {
         for block in written_blocks(&image) {
             let mut image = image.clone();
-            for at in block * 4096..(block + blocks) * 4096 {
-                image[at] ^= 0x5A;
-            }
+            image[block * 4096..(block + blocks) * 4096].iter_mut().for_each(|byte| *byte ^= 0x5A);
             let Ok(volume) = Volume::open(Arc::new(Faulty::holding(image, 1)), settings()) else { continue };
             let statistics = volume.statistics();
             damaged_summaries += statistics.damaged_summaries;
