@@ -15,7 +15,7 @@ use std::{
 };
 use support::{bytes_of, key, open, settings, volume_on};
 use thalweg_cache::{
-    Cache, Description, Maintenance, Part, Purge, Volume,
+    Cache, Description, Maintenance, Part, Purge, Shape, Volume,
     medium::{Faults, Faulty, Kept, Medium},
 };
 
@@ -124,6 +124,7 @@ fn a_run_is_numbered_durably_before_it_writes() {
     for kept in KEPT {
         let medium = Arc::new(Faulty::new(SIZE, 1));
         drop(volume_on(&medium));
+        medium.sync().expect("the medium works");
         let volume = open(&medium);
         // Whole stripes are written, and nothing is synced.
         (1..60).for_each(|version| append(&volume, 1, version));
@@ -257,9 +258,10 @@ fn what_a_crash_hid_from_one_run_is_not_found_by_a_later_one() {
     assert_eq!(version(&open(&medium), 1), Some(9));
 }
 
-/// A medium whose syncs wait while a gate is shut.
+/// A medium whose syncs and first bytes wait while a gate is shut.
 struct Gated {
     medium: Faulty,
+    gated_below: u64,
     gate: Mutex<Gate>,
     changed: Condvar,
 }
@@ -276,16 +278,14 @@ impl Medium for Gated {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if offset < self.gated_below {
+            self.pass();
+        }
         self.medium.write_at(bytes, offset)
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut gate = self.gate.lock().expect("no thread panics over the gate");
-        gate.waiting += 1;
-        self.changed.notify_all();
-        let mut gate = self.changed.wait_while(gate, |gate| gate.is_shut).expect("no thread panics over it");
-        gate.waiting -= 1;
-        drop(gate);
+        self.pass();
         self.medium.sync()
     }
 
@@ -295,6 +295,18 @@ impl Medium for Gated {
 }
 
 impl Gated {
+    fn new(medium: Faulty, gated_below: u64) -> Arc<Self> {
+        Arc::new(Self { medium, gated_below, gate: Mutex::default(), changed: Condvar::new() })
+    }
+
+    fn pass(&self) {
+        let mut gate = self.gate.lock().expect("no thread panics over the gate");
+        gate.waiting += 1;
+        self.changed.notify_all();
+        let mut gate = self.changed.wait_while(gate, |gate| gate.is_shut).expect("no thread panics over it");
+        gate.waiting -= 1;
+    }
+
     fn shut(&self, is_shut: bool) {
         self.gate.lock().expect("no thread panics over the gate").is_shut = is_shut;
         self.changed.notify_all();
@@ -311,7 +323,7 @@ fn appends_and_look_ups_go_on_while_a_checkpoint_is_made() {
     // Large enough for both areas to have room without another checkpoint.
     let medium = Faulty::new(8 * SIZE, 1);
     Volume::create_with_id(&medium, support::small_shape(), 1).expect("the volume is large enough");
-    let medium = Arc::new(Gated { medium, gate: Mutex::default(), changed: Condvar::new() });
+    let medium = Gated::new(medium, 0);
     let volume = Volume::open(medium.clone(), settings()).expect("the volume was just made");
     (0..20).for_each(|object| append(&volume, object, 1));
     std::thread::scope(|scope| {
@@ -329,8 +341,36 @@ fn appends_and_look_ups_go_on_while_a_checkpoint_is_made() {
     let volume = Volume::open(medium.clone(), settings()).expect("the volume opens");
     let found = versions(&volume, 0..30);
     assert!(found[..10].iter().all(|version| *version == Some(1)), "{found:?}");
-    // What was appended meanwhile and written before the gate opened is durable, too.
+    // Fragments that were appended meanwhile and written before the gate opened are durable, too.
     assert!(found[10..20].iter().all(Option::is_some), "{found:?}");
+}
+
+#[test]
+fn a_checkpoint_does_not_vouch_for_what_is_appended_while_it_is_made() {
+    let size = 16 << 20;
+    let medium = Faulty::new(size, 1);
+    // The directory has several pieces, and those that are copied late have late entries.
+    let shape = Shape { fragment_bytes_mean: 512, ..support::small_shape() };
+    Volume::create_with_id(&medium, shape, 1).expect("the volume is large enough");
+    let medium = Gated::new(medium, size / 32);
+    let volume = Volume::open(medium.clone(), settings()).expect("the volume was just made");
+    std::thread::scope(|scope| {
+        medium.shut(true);
+        let checkpoint = scope.spawn(|| volume.checkpoint());
+        medium.await_waiting();
+        for object in 0..40 {
+            volume.append(key(object), FIRST(), Description::default(), b"x").expect("the medium works");
+        }
+        medium.shut(false);
+        checkpoint.join().expect("it does not panic").expect("the medium works");
+    });
+    drop(volume);
+    medium.medium.crash_keeping(Kept::Nothing);
+    let volume = Volume::open(medium.clone(), settings()).expect("the volume opens");
+    assert!((0..40).all(|object| version(&volume, object).is_none()));
+    let statistics = volume.statistics();
+    assert_eq!((statistics.unwritten, statistics.damaged), (0, 0), "entries of lost records were kept");
+    assert_eq!(volume.fragments(), 0);
 }
 
 #[test]
