@@ -177,14 +177,20 @@ fn image(medium: &Faulty) -> Vec<u8> {
     bytes
 }
 
+const PURGED: u64 = 25;
+
 /// A volume whose newest versions of 20 objects lie behind the checkpoint that has older ones.
 fn updated() -> Vec<u8> {
     let medium = Arc::new(Faulty::new(SIZE, 1));
     let volume = volume_on(&medium);
     (0..20).for_each(|object| append(&volume, object, 1));
+    append(&volume, PURGED, 1);
     volume.checkpoint().expect("the medium works");
     for object in 0..20 {
         append(&volume, object, 2);
+        if object == 10 {
+            volume.purge(&[Purge::Key(key(PURGED))]).expect("the medium works");
+        }
         if object % 4 == 3 {
             volume.flush_all().expect("the medium works");
         }
@@ -215,6 +221,8 @@ fn a_damaged_block_of_the_log_brings_no_older_version_back() {
             let statistics = volume.statistics();
             damaged_summaries += statistics.damaged_summaries;
             emptied += statistics.emptied;
+            assert_eq!(version(&volume, PURGED), None, "block {block} and {blocks} in all: purged and found");
+            assert!(blocks == 2 || statistics.emptied == 0, "block {block}: {statistics:?}");
             let found = versions(&volume, 0..20);
             let is_last = statistics.emptied == 0 && found.contains(&Some(1));
             assert!(!is_last, "block {block} and {blocks} in all: {found:?}, {statistics:?}");
@@ -371,6 +379,61 @@ fn a_checkpoint_does_not_vouch_for_what_is_appended_while_it_is_made() {
     let statistics = volume.statistics();
     assert_eq!((statistics.unwritten, statistics.damaged), (0, 0), "entries of lost records were kept");
     assert_eq!(volume.fragments(), 0);
+}
+
+#[test]
+fn nothing_is_claimed_to_be_durable_before_it_is() {
+    let medium = Faulty::new(8 * SIZE, 1);
+    Volume::create_with_id(&medium, support::small_shape(), 1).expect("the volume is large enough");
+    let medium = Gated::new(medium, 0);
+    let volume = Volume::open(medium.clone(), settings()).expect("the volume was just made");
+    (0..10).for_each(|object| append(&volume, object, 1));
+    std::thread::scope(|scope| {
+        medium.shut(true);
+        let flush = scope.spawn(|| volume.flush_all());
+        medium.await_waiting();
+        // A stripe is written before the sync ends.
+        (10..40).for_each(|object| append(&volume, object, 1));
+        medium.medium.crash_keeping(Kept::LastAlone);
+        medium.shut(false);
+        flush.join().expect("it does not panic").expect("the medium works");
+    });
+    drop(volume);
+    let volume = Volume::open(medium.clone(), settings()).expect("the volume opens");
+    assert_eq!(volume.statistics().emptied, 0);
+    let found = versions(&volume, 0..40);
+    assert!(found[..10].iter().all(Option::is_none), "the first write was lost: {found:?}");
+    assert!(found[10..].iter().any(Option::is_some), "the last one was kept: {found:?}");
+}
+
+/// A volume to which so many fragments were appended, all durable.
+fn appended(count: u64) -> (Arc<Faulty>, u64) {
+    let medium = Arc::new(Faulty::new(8 * SIZE, 1));
+    let volume = volume_on(&medium);
+    (0..count).for_each(|object| {
+        let description = Description { version: 1, ..Description::default() };
+        volume.append(key(object), FIRST(), description, &[1; 9_000]).expect("the medium works");
+    });
+    volume.flush_all().expect("the medium works");
+    (medium, volume.statistics().checkpoints)
+}
+
+#[test]
+fn from_the_older_checkpoint_everything_is_found() {
+    // The most that is appended behind the third checkpoint.
+    let count = (0..20_000).step_by(50).find(|count| appended(*count).1 == 4).expect("checkpoints are made");
+    let count = (count - 50..count).rev().find(|count| appended(*count).1 == 3).expect("there was a third one");
+    let (medium, _) = appended(count);
+    let mut image = image(&medium);
+    let magic = 0x5450_4B43_u32.to_le_bytes();
+    let marks = (0..image.len()).step_by(4096).filter(|at| image[at + 8..at + 12] == magic);
+    let newest = marks.max_by_key(|at| image[at + 12]).expect("there are checkpoints");
+    image[newest + 100] ^= 1;
+    let volume = open(&Arc::new(Faulty::holding(image, 1)));
+    let statistics = volume.statistics();
+    assert_eq!((statistics.damaged_checkpoints, statistics.emptied), (1, 0));
+    let found = versions(&volume, count - 5..count);
+    assert!(found.iter().all(Option::is_some), "{found:?} {statistics:?}");
 }
 
 #[test]
