@@ -181,7 +181,8 @@ const PURGED: u64 = 25;
 
 /// A volume whose newest versions of 20 objects lie behind the checkpoint that has older ones.
 fn updated() -> Vec<u8> {
-    let medium = Arc::new(Faulty::new(SIZE, 1));
+    // Large enough for all of it to come before the next checkpoint.
+    let medium = Arc::new(Faulty::new(4 * SIZE, 1));
     let volume = volume_on(&medium);
     (0..20).for_each(|object| append(&volume, object, 1));
     append(&volume, PURGED, 1);
@@ -198,15 +199,17 @@ fn updated() -> Vec<u8> {
     // A later segment tells that those before it were durable.
     append(&volume, 20, 2);
     volume.flush_all().expect("the medium works");
+    assert_eq!(volume.statistics().checkpoints, 1);
     drop(volume);
     image(&medium)
 }
 
 /// Blocks in which something is written, of stripes alone.
 fn written_blocks(image: &[u8]) -> Vec<usize> {
-    let stripes = SIZE as usize % (64 << 10) + (64 << 10)..SIZE as usize - 4096;
-    let first = stripes.start / 4096;
-    (first..stripes.end / 4096).filter(|block| image[block * 4096..][..4096].iter().any(|byte| *byte != 0)).collect()
+    let first = summaries(image)[0] / 4096;
+    (first..image.len() / 4096 - 1)
+        .filter(|block| image[block * 4096..][..4096].iter().any(|byte| *byte != 0))
+        .collect()
 }
 
 #[test]

@@ -264,10 +264,10 @@ fn purge(options: &CachePurgeOptions) -> Result<ExitCode, Failure> {
             }
         });
     }
-    let (of_key, of_group): (fn(Key) -> Purge, fn(u32) -> Purge) =
-        if options.soft { (Purge::SoftKey, Purge::SoftGroup) } else { (Purge::Key, Purge::Group) };
-    let purges: Vec<Purge> =
-        keys.iter().map(|key| of_key(*key)).chain(options.group.iter().map(|group| of_group(*group))).collect();
+    let of_keys = keys.iter().map(|key| if options.soft { Purge::SoftKey(*key) } else { Purge::Key(*key) });
+    let of_groups =
+        options.group.iter().map(|group| if options.soft { Purge::SoftGroup(*group) } else { Purge::Group(*group) });
+    let purges: Vec<Purge> = of_keys.chain(of_groups).collect();
     cache.purge(&purges).map_err(failed)?;
     let count = purges.len();
     print(&if options.json {
