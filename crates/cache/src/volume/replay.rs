@@ -89,8 +89,8 @@ impl Scan<'_> {
         })
     }
 
-    /// The content here, and whether anything lies behind it if it is no summary: the first record of
-    /// a segment, or the next segment, where this one has purges alone. `window` has room for a
+    /// The content here, and whether anything lies behind it if it is no summary: the first record
+    /// of a segment, or the next segment, where this one has purges alone. `window` has room for a
     /// summary and the head of what follows.
     fn piece(&self, window: &mut [u8], count: u64, offset: u32) -> Piece {
         let (stripe_bytes, summary_bytes) = (self.geometry.stripe_bytes, self.geometry.summary_bytes);
