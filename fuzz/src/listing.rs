@@ -2,7 +2,7 @@
 
 use thalweg_origin::page_entries;
 
-/// Reads a page of a bucket's listing: each entry is a name that a path could lead to, and each name
+/// Reads a page of a listing: each entry is a name that a path could lead to, and each name
 /// comes once.
 pub fn listing(data: &[u8]) {
     let Ok(listing) = page_entries(data, "a/") else { return };

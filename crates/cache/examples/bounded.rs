@@ -34,8 +34,38 @@ struct Outcome {
     file_bytes_max: u64,
     /// Resident memory after each time that the volume was filled.
     resident_bytes: Vec<u64>,
-    hits: Vec<Duration>,
-    appends: Vec<Duration>,
+    hits: Times,
+    appends: Times,
+}
+
+/// Times in microseconds, counted, so that the program's own memory does not grow.
+struct Times(Vec<u32>);
+
+impl Default for Times {
+    fn default() -> Self {
+        Self(vec![0; 100_000])
+    }
+}
+
+impl Times {
+    fn push(&mut self, time: Duration) {
+        let at = (time.as_micros() as usize).min(self.0.len() - 1);
+        self.0[at] += 1;
+    }
+
+    fn count(&self) -> u64 {
+        self.0.iter().map(|count| u64::from(*count)).sum()
+    }
+
+    /// The time, in microseconds, that this share does not exceed.
+    fn quantile(&self, share: f64) -> usize {
+        let (mut left, wanted) = (0, self.count() as f64 * share);
+        let place = self.0.iter().position(|count| {
+            left += u64::from(*count);
+            left as f64 >= wanted
+        });
+        place.unwrap_or_default() + 1
+    }
 }
 
 fn fill(cache: &Cache, path: &Path, size: u64, time: Duration) -> Outcome {
@@ -74,7 +104,7 @@ fn resident_bytes() -> u64 {
 
 impl Outcome {
     #[allow(clippy::print_stdout, reason = "the result of the program")]
-    fn show(mut self, cache: &Cache, size: u64) {
+    fn show(self, cache: &Cache, size: u64) {
         let statistics = cache.statistics();
         let resident: Vec<_> = self.resident_bytes.iter().map(|bytes| bytes >> 20).collect();
         println!(
@@ -87,10 +117,9 @@ impl Outcome {
             resident.last(),
             resident.iter().max()
         );
-        for (name, times) in [("hits", &mut self.hits), ("appends", &mut self.appends)] {
-            times.sort_unstable();
-            let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or_default();
-            println!("{} {name}: p50 {:?}, p99 {:?}, p99.9 {:?}", times.len(), at(0.5), at(0.99), at(0.999));
+        for (name, times) in [("hits", &self.hits), ("appends", &self.appends)] {
+            let [half, most, nearly_all] = [0.5, 0.99, 0.999].map(|share| times.quantile(share));
+            println!("{} {name}: p50 {half} us, p99 {most} us, p99.9 {nearly_all} us", times.count());
         }
     }
 }

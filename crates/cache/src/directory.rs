@@ -226,9 +226,12 @@ mod tests {
             directory.insert(hash, Entry::new(hash, offset_units, 1, 0), |_| Some(0));
         };
         // The first bucket is fuller, so that the first version goes to the second one.
-        let filler = PartHash { first: in_bucket(0), second: in_bucket(0) | 8 };
-        enter(filler, 1);
+        let filler = |bucket, tag| PartHash { first: in_bucket(bucket), second: in_bucket(bucket) | tag };
+        enter(filler(0, 8), 1);
         enter(one, 2);
+        // The other one's second bucket is fuller still.
+        enter(filler(2, 9), 5);
+        enter(filler(2, 10), 6);
         enter(other, 3);
         enter(one, 4);
         let newest = directory.find(one).expect("it was entered");

@@ -1,5 +1,5 @@
-//! The threads that make checkpoints, one for each volume, so that no append has to. What is due, and
-//! how a checkpoint is made, is with the volume.
+//! The threads that make checkpoints, one for each volume, so that no append has to. When one is
+//! due, and how it is made, is with the volume.
 
 use crate::cache::Cache;
 use std::{

@@ -38,8 +38,8 @@ pub(crate) enum Entry {
     SoftPurgeGroup { group: u32, sequence: u64 },
 }
 
-/// What a sync has made durable: a later summary that has it tells a lost segment from one that
-/// never became durable.
+/// The extent of the last sync: a summary that has it tells a lost segment from one that never
+/// became durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Durable {
     /// The highest sequence number.

@@ -84,7 +84,7 @@ struct Versions {
     possible: Vec<u64>,
 }
 
-/// What may be found.
+/// The versions that may be found.
 #[derive(Default)]
 struct Model {
     parts: BTreeMap<(u64, u32), Versions>,

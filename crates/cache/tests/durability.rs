@@ -15,7 +15,7 @@ use std::{
 };
 use support::{bytes_of, key, open, settings, volume_on};
 use thalweg_cache::{
-    Cache, Description, Maintenance, Part, Purge, Volume,
+    Cache, Description, Maintenance, Part, Purge, Shape, Volume,
     medium::{Faults, Faulty, Kept, Medium},
 };
 
@@ -124,6 +124,7 @@ fn a_run_is_numbered_durably_before_it_writes() {
     for kept in KEPT {
         let medium = Arc::new(Faulty::new(SIZE, 1));
         drop(volume_on(&medium));
+        medium.sync().expect("the medium works");
         let volume = open(&medium);
         // Whole stripes are written, and nothing is synced.
         (1..60).for_each(|version| append(&volume, 1, version));
@@ -176,14 +177,21 @@ fn image(medium: &Faulty) -> Vec<u8> {
     bytes
 }
 
+const PURGED: u64 = 25;
+
 /// A volume whose newest versions of 20 objects lie behind the checkpoint that has older ones.
 fn updated() -> Vec<u8> {
-    let medium = Arc::new(Faulty::new(SIZE, 1));
+    // Large enough for all of it to come before the next checkpoint.
+    let medium = Arc::new(Faulty::new(4 * SIZE, 1));
     let volume = volume_on(&medium);
     (0..20).for_each(|object| append(&volume, object, 1));
+    append(&volume, PURGED, 1);
     volume.checkpoint().expect("the medium works");
     for object in 0..20 {
         append(&volume, object, 2);
+        if object == 10 {
+            volume.purge(&[Purge::Key(key(PURGED))]).expect("the medium works");
+        }
         if object % 4 == 3 {
             volume.flush_all().expect("the medium works");
         }
@@ -191,15 +199,17 @@ fn updated() -> Vec<u8> {
     // A later segment tells that those before it were durable.
     append(&volume, 20, 2);
     volume.flush_all().expect("the medium works");
+    assert_eq!(volume.statistics().checkpoints, 1);
     drop(volume);
     image(&medium)
 }
 
 /// Blocks in which something is written, of stripes alone.
 fn written_blocks(image: &[u8]) -> Vec<usize> {
-    let stripes = SIZE as usize % (64 << 10) + (64 << 10)..SIZE as usize - 4096;
-    let first = stripes.start / 4096;
-    (first..stripes.end / 4096).filter(|block| image[block * 4096..][..4096].iter().any(|byte| *byte != 0)).collect()
+    let first = summaries(image)[0] / 4096;
+    (first..image.len() / 4096 - 1)
+        .filter(|block| image[block * 4096..][..4096].iter().any(|byte| *byte != 0))
+        .collect()
 }
 
 #[test]
@@ -209,13 +219,13 @@ fn a_damaged_block_of_the_log_brings_no_older_version_back() {
     for blocks in [1, 2] {
         for block in written_blocks(&image) {
             let mut image = image.clone();
-            for byte in &mut image[block * 4096..(block + blocks) * 4096] {
-                *byte ^= 0x5A;
-            }
+            image[block * 4096..(block + blocks) * 4096].iter_mut().for_each(|byte| *byte ^= 0x5A);
             let Ok(volume) = Volume::open(Arc::new(Faulty::holding(image, 1)), settings()) else { continue };
             let statistics = volume.statistics();
             damaged_summaries += statistics.damaged_summaries;
             emptied += statistics.emptied;
+            assert_eq!(version(&volume, PURGED), None, "block {block} and {blocks} in all: purged and found");
+            assert!(blocks == 2 || statistics.emptied == 0, "block {block}: {statistics:?}");
             let found = versions(&volume, 0..20);
             let is_last = statistics.emptied == 0 && found.contains(&Some(1));
             assert!(!is_last, "block {block} and {blocks} in all: {found:?}, {statistics:?}");
@@ -259,9 +269,10 @@ fn what_a_crash_hid_from_one_run_is_not_found_by_a_later_one() {
     assert_eq!(version(&open(&medium), 1), Some(9));
 }
 
-/// A medium whose syncs wait while a gate is shut.
+/// A medium whose syncs and first bytes wait while a gate is shut.
 struct Gated {
     medium: Faulty,
+    gated_below: u64,
     gate: Mutex<Gate>,
     changed: Condvar,
 }
@@ -278,16 +289,14 @@ impl Medium for Gated {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if offset < self.gated_below {
+            self.pass();
+        }
         self.medium.write_at(bytes, offset)
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut gate = self.gate.lock().expect("no thread panics over the gate");
-        gate.waiting += 1;
-        self.changed.notify_all();
-        let mut gate = self.changed.wait_while(gate, |gate| gate.is_shut).expect("no thread panics over it");
-        gate.waiting -= 1;
-        drop(gate);
+        self.pass();
         self.medium.sync()
     }
 
@@ -297,6 +306,18 @@ impl Medium for Gated {
 }
 
 impl Gated {
+    fn new(medium: Faulty, gated_below: u64) -> Arc<Self> {
+        Arc::new(Self { medium, gated_below, gate: Mutex::default(), changed: Condvar::new() })
+    }
+
+    fn pass(&self) {
+        let mut gate = self.gate.lock().expect("no thread panics over the gate");
+        gate.waiting += 1;
+        self.changed.notify_all();
+        let mut gate = self.changed.wait_while(gate, |gate| gate.is_shut).expect("no thread panics over it");
+        gate.waiting -= 1;
+    }
+
     fn shut(&self, is_shut: bool) {
         self.gate.lock().expect("no thread panics over the gate").is_shut = is_shut;
         self.changed.notify_all();
@@ -313,7 +334,7 @@ fn appends_and_look_ups_go_on_while_a_checkpoint_is_made() {
     // Large enough for both areas to have room without another checkpoint.
     let medium = Faulty::new(8 * SIZE, 1);
     Volume::create_with_id(&medium, support::small_shape(), 1).expect("the volume is large enough");
-    let medium = Arc::new(Gated { medium, gate: Mutex::default(), changed: Condvar::new() });
+    let medium = Gated::new(medium, 0);
     let volume = Volume::open(medium.clone(), settings()).expect("the volume was just made");
     (0..20).for_each(|object| append(&volume, object, 1));
     std::thread::scope(|scope| {
@@ -331,8 +352,91 @@ fn appends_and_look_ups_go_on_while_a_checkpoint_is_made() {
     let volume = Volume::open(medium.clone(), settings()).expect("the volume opens");
     let found = versions(&volume, 0..30);
     assert!(found[..10].iter().all(|version| *version == Some(1)), "{found:?}");
-    // What was appended meanwhile and written before the gate opened is durable, too.
+    // Fragments that were appended meanwhile and written before the gate opened are durable, too.
     assert!(found[10..20].iter().all(Option::is_some), "{found:?}");
+}
+
+#[test]
+fn a_checkpoint_does_not_vouch_for_what_is_appended_while_it_is_made() {
+    let size = 16 << 20;
+    let medium = Faulty::new(size, 1);
+    // The directory has several pieces, and those that are copied late have late entries.
+    let shape = Shape { fragment_bytes_mean: 512, ..support::small_shape() };
+    Volume::create_with_id(&medium, shape, 1).expect("the volume is large enough");
+    let medium = Gated::new(medium, size / 32);
+    let volume = Volume::open(medium.clone(), settings()).expect("the volume was just made");
+    std::thread::scope(|scope| {
+        medium.shut(true);
+        let checkpoint = scope.spawn(|| volume.checkpoint());
+        medium.await_waiting();
+        for object in 0..40 {
+            volume.append(key(object), FIRST(), Description::default(), b"x").expect("the medium works");
+        }
+        medium.shut(false);
+        checkpoint.join().expect("it does not panic").expect("the medium works");
+    });
+    drop(volume);
+    medium.medium.crash_keeping(Kept::Nothing);
+    let volume = Volume::open(medium.clone(), settings()).expect("the volume opens");
+    assert!((0..40).all(|object| version(&volume, object).is_none()));
+    let statistics = volume.statistics();
+    assert_eq!((statistics.unwritten, statistics.damaged), (0, 0), "entries of lost records were kept");
+    assert_eq!(volume.fragments(), 0);
+}
+
+#[test]
+fn nothing_is_claimed_to_be_durable_before_it_is() {
+    let medium = Faulty::new(8 * SIZE, 1);
+    Volume::create_with_id(&medium, support::small_shape(), 1).expect("the volume is large enough");
+    let medium = Gated::new(medium, 0);
+    let volume = Volume::open(medium.clone(), settings()).expect("the volume was just made");
+    (0..10).for_each(|object| append(&volume, object, 1));
+    std::thread::scope(|scope| {
+        medium.shut(true);
+        let flush = scope.spawn(|| volume.flush_all());
+        medium.await_waiting();
+        // A stripe is written before the sync ends.
+        (10..40).for_each(|object| append(&volume, object, 1));
+        medium.medium.crash_keeping(Kept::LastAlone);
+        medium.shut(false);
+        flush.join().expect("it does not panic").expect("the medium works");
+    });
+    drop(volume);
+    let volume = Volume::open(medium.clone(), settings()).expect("the volume opens");
+    assert_eq!(volume.statistics().emptied, 0);
+    let found = versions(&volume, 0..40);
+    assert!(found[..10].iter().all(Option::is_none), "the first write was lost: {found:?}");
+    assert!(found[10..].iter().any(Option::is_some), "the last one was kept: {found:?}");
+}
+
+/// A volume to which so many fragments were appended, all durable.
+fn appended(count: u64) -> (Arc<Faulty>, u64) {
+    let medium = Arc::new(Faulty::new(8 * SIZE, 1));
+    let volume = volume_on(&medium);
+    (0..count).for_each(|object| {
+        let description = Description { version: 1, ..Description::default() };
+        volume.append(key(object), FIRST(), description, &[1; 9_000]).expect("the medium works");
+    });
+    volume.flush_all().expect("the medium works");
+    (medium, volume.statistics().checkpoints)
+}
+
+#[test]
+fn from_the_older_checkpoint_everything_is_found() {
+    // The most that is appended behind the third checkpoint.
+    let count = (0..20_000).step_by(50).find(|count| appended(*count).1 == 4).expect("checkpoints are made");
+    let count = (count - 50..count).rev().find(|count| appended(*count).1 == 3).expect("there was a third one");
+    let (medium, _) = appended(count);
+    let mut image = image(&medium);
+    let magic = 0x5450_4B43_u32.to_le_bytes();
+    let marks = (0..image.len()).step_by(4096).filter(|at| image[at + 8..at + 12] == magic);
+    let newest = marks.max_by_key(|at| image[at + 12]).expect("there are checkpoints");
+    image[newest + 100] ^= 1;
+    let volume = open(&Arc::new(Faulty::holding(image, 1)));
+    let statistics = volume.statistics();
+    assert_eq!((statistics.damaged_checkpoints, statistics.emptied), (1, 0));
+    let found = versions(&volume, count - 5..count);
+    assert!(found.iter().all(Option::is_some), "{found:?} {statistics:?}");
 }
 
 #[test]

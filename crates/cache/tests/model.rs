@@ -16,9 +16,9 @@ use thalweg_cache::{
 /// A part of an object.
 #[derive(Default)]
 struct Versions {
-    /// What a look-up may find: this one, or nothing.
+    /// A look-up may find this one, or nothing.
     current: Option<u64>,
-    /// What the next crash may leave, in order: from the newest durable one on. Those that a crash
+    /// The next crash may leave these, in order: from the newest durable one on. Those that a crash
     /// has hidden are among them: the next one may bring them back, as long as nothing newer is
     /// durable and no purge came after them.
     possible: Vec<u64>,

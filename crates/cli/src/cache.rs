@@ -264,9 +264,10 @@ fn purge(options: &CachePurgeOptions) -> Result<ExitCode, Failure> {
             }
         });
     }
-    let of_key = |key: &Key| if options.soft { Purge::SoftKey(*key) } else { Purge::Key(*key) };
-    let of_group = |group: &u32| if options.soft { Purge::SoftGroup(*group) } else { Purge::Group(*group) };
-    let purges: Vec<Purge> = keys.iter().map(of_key).chain(options.group.iter().map(of_group)).collect();
+    let of_keys = keys.iter().map(|key| if options.soft { Purge::SoftKey(*key) } else { Purge::Key(*key) });
+    let of_groups =
+        options.group.iter().map(|group| if options.soft { Purge::SoftGroup(*group) } else { Purge::Group(*group) });
+    let purges: Vec<Purge> = of_keys.chain(of_groups).collect();
     cache.purge(&purges).map_err(failed)?;
     let count = purges.len();
     print(&if options.json {

@@ -1,6 +1,6 @@
-//! Finding what was appended behind a checkpoint: by the summaries of the segments, and where one is
-//! damaged, by the headers of its records. What was found is entered in the order of the sequence
-//! numbers.
+//! Finding what was appended behind a checkpoint: by the summaries of the segments, and where one
+//! is damaged, by the headers of its records. All that was found is entered in the order of the
+//! sequence numbers.
 //!
 //! Segments that did not become durable before a crash are simply not there; a record of a segment
 //! that did may be torn, and its reader finds out.
@@ -43,7 +43,7 @@ pub(super) struct Replay {
     pub(super) cursors: [(u64, u32); 2],
     /// The number of purges by the last summary.
     pub(super) purges: u64,
-    /// What was durable by the last summary.
+    /// The durable part of the log by the last summary.
     pub(super) durable: Durable,
     /// When stripes were written.
     times: Vec<(u32, u64)>,
@@ -56,14 +56,14 @@ struct Scan<'a> {
     geometry: &'a Geometry,
     log: Log,
     area: usize,
-    /// What has this sequence number or a lower one lies behind a checkpoint by an accident: an
-    /// earlier run wrote it there, and a crash hid it from the later one.
+    /// The last sequence number before the checkpoint. A segment with a lower one lies behind it by
+    /// an accident: an earlier run wrote it there, and a crash hid it from the later one.
     mark_sequence: u64,
     /// The run that wrote what was found last: what an earlier run wrote behind it is left over.
     epoch: u32,
 }
 
-/// What lies at an offset of a stripe.
+/// The content of a stripe at an offset.
 enum Piece {
     Segment(Summary),
     /// Nothing that is whole, but something follows that belongs to a segment here.
@@ -89,8 +89,8 @@ impl Scan<'_> {
         })
     }
 
-    /// What lies here, and whether anything lies behind it if it is no summary: the first record of
-    /// a segment, or the next segment, where this one has purges alone. `window` has room for a
+    /// The content here, and whether anything lies behind it if it is no summary: the first record
+    /// of a segment, or the next segment, where this one has purges alone. `window` has room for a
     /// summary and the head of what follows.
     fn piece(&self, window: &mut [u8], count: u64, offset: u32) -> Piece {
         let (stripe_bytes, summary_bytes) = (self.geometry.stripe_bytes, self.geometry.summary_bytes);

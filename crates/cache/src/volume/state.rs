@@ -107,7 +107,7 @@ pub(super) struct Writer {
     pub(super) purges: u64,
     /// Records written in the life of the volume.
     pub(super) records: u64,
-    /// What is known to be durable.
+    /// The part of the log that is known to be durable.
     pub(super) durable: Durable,
     pub(super) epoch: u32,
     /// The counts of both open stripes at the last checkpoint.

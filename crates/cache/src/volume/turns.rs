@@ -1,5 +1,5 @@
-//! Who makes checkpoints, and when: one at a time, by the thread that waits for them to be due or by
-//! an append that may not go on without one. Checkpoints themselves are in `checkpoint`.
+//! Turns at making checkpoints: one at a time, by the thread that waits for them to be due or by an
+//! append that may not go on without one. Checkpoints themselves are in `checkpoint`.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -19,7 +19,7 @@ struct Wanted {
 impl Turns {
     /// Waits for the checkpoint that is under way; none begins while the guard is held.
     pub(crate) fn take(&self) -> MutexGuard<'_, ()> {
-        // What the lock guards is on the medium, where a checkpoint without a mark does not count.
+        // The lock guards the medium, where a checkpoint without a mark does not count.
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -108,8 +108,8 @@ impl Volume {
     /// Purges objects and groups: of what was appended before, nothing is found from now on, or all
     /// of it is stale by a soft purge; also after a crash once this has returned `Ok`.
     pub fn purge(&self, purges: &[Purge]) -> Result<(), Error> {
-        // What has gathered is written here, so that the sync under the writer's lock is short. An
-        // error comes again there.
+        // All that has gathered is written here, so that the sync under the writer's lock is short.
+        // An error comes again there.
         let _ = self.medium.sync();
         let mut failed = None;
         // As many at once as a summary has entries: more might never fit between two checkpoints.

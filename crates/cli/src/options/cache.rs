@@ -115,8 +115,8 @@ pub struct CachePurgeOptions {
     /// URL of an object, in all its variants; without a host, the path on all hosts; repeatable
     #[arg(long, value_name = "URL")]
     pub url: Vec<String>,
-    /// Purge all objects whose host and path begin with this, or whose path does if it begins with a
-    /// slash; repeatable
+    /// Purge all objects whose host and path begin with this, or whose path does if it begins with
+    /// a slash; repeatable
     #[arg(long, value_name = "PREFIX")]
     pub prefix: Vec<String>,
     /// Number of a group; repeatable

@@ -18,7 +18,7 @@ const MESSAGE_CHARS_MAX: usize = 300;
 /// own limit is 15 minutes, and less for signatures from the future.
 const CLOCK_MATTERS_S: i64 = 30;
 
-/// What this side can do so that the same request succeeds.
+/// A step of this side by which the same request may succeed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Remedy {
     /// Sign with the time that the server's answer has shown.
@@ -51,7 +51,8 @@ pub(super) async fn read(answer: &mut Answer, clock_ahead_s: i64) -> S3Problem {
     S3Problem { advice: advice(&code), code, message, clock_ahead_s }
 }
 
-/// What may help; `clock_moved_s` is the correction of the clock since the request was signed.
+/// The step that may help; `clock_moved_s` is the correction of the clock since the request was
+/// signed.
 pub(super) fn remedy(problem: &S3Problem, status: u16, clock_moved_s: i64) -> Remedy {
     if !matches!(status, 400 | 401 | 403) {
         return Remedy::None;
