@@ -11,6 +11,7 @@ mod conditions;
 mod h2;
 mod inputs;
 mod lines;
+mod listing;
 mod messages;
 mod paths;
 mod tls;
@@ -22,6 +23,7 @@ pub use caching::cache_control;
 pub use conditions::conditions;
 pub use h2::{h2, hpack};
 pub use inputs::{log, sessions};
+pub use listing::listing;
 pub use messages::{chunked, request_reader, response_reader};
 pub use paths::target;
 pub use tls::tls;
@@ -31,7 +33,7 @@ pub use wishes::{checksums, wishes};
 pub type Check = fn(&[u8]);
 
 /// All targets by the name of their corpus folder and binary.
-pub const TARGETS: [(&str, Check); 13] = [
+pub const TARGETS: [(&str, Check); 14] = [
     ("request_reader", request_reader),
     ("response_reader", response_reader),
     ("chunked", chunked),
@@ -45,4 +47,5 @@ pub const TARGETS: [(&str, Check); 13] = [
     ("hpack", hpack),
     ("tls", tls),
     ("cache_control", cache_control),
+    ("listing", listing),
 ];

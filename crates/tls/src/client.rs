@@ -110,6 +110,11 @@ impl ClientSettings {
         Ok(Self { config: Arc::new(config), server_name: server_name.map(Into::into), resume })
     }
 
+    /// The same settings for a client that runs rustls itself, over sockets of its own.
+    pub fn rustls_config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.config)
+    }
+
     /// The same settings for another server, whose certificate alone is trusted: no sessions yet,
     /// and the name is the server's.
     ///

@@ -122,6 +122,12 @@ impl Failure {
         Self { kind, alert, text: text_of(kind, alert, error) }
     }
 
+    /// The failure of a handshake that the caller had rustls make itself, with
+    /// [`rustls_config`](crate::ClientSettings::rustls_config).
+    pub fn of_handshake(error: &Error) -> Self {
+        Self::of(error, None, None)
+    }
+
     /// The peer ended the connection before the handshake was complete.
     pub fn ended() -> Self {
         Self {

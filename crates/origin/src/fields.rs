@@ -1,0 +1,146 @@
+//! Field lines between the caller and hyper, without those that belong to a connection (RFC 9110,
+//! 7.6.1): each connection has its own.
+
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::failure::{Failure, FailureKind};
+
+/// One field line: name and value.
+pub type FieldLine = (Vec<u8>, Vec<u8>);
+
+/// Fields of a connection, and `Expect`, which nobody would answer.
+const OF_CONNECTIONS: [&str; 9] = [
+    "connection",
+    "expect",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Fields of a request that are made here.
+const OF_REQUESTS: [&str; 2] = ["content-length", "host"];
+
+/// The value of the first field of that name, in whatever case.
+pub(crate) fn first<'a>(lines: &'a [FieldLine], name: &str) -> Option<&'a [u8]> {
+    lines.iter().find(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| &**value)
+}
+
+/// The fields of a request to an origin, with `extra` ones in the place of those of the same name.
+pub(crate) fn of_request(lines: &[FieldLine], extra: &HeaderMap) -> Result<HeaderMap, Failure> {
+    let options =
+        options(lines.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"connection")).map(|line| &*line.1));
+    let mut fields = HeaderMap::new();
+    for (name, value) in lines {
+        let (name, value) = parsed(name, value)?;
+        let is_left_out = is_of_connection(name.as_str(), &options) || OF_REQUESTS.contains(&name.as_str());
+        if !is_left_out && !extra.contains_key(&name) {
+            append(&mut fields, name, value)?;
+        }
+    }
+    for (name, value) in extra {
+        append(&mut fields, name.clone(), value.clone())?;
+    }
+    Ok(fields)
+}
+
+/// Fields that a configuration adds.
+pub(crate) fn of_configuration(lines: &[(String, String)]) -> Result<HeaderMap, Failure> {
+    let mut fields = HeaderMap::new();
+    for (name, value) in lines {
+        let (name, value) = parsed(name.as_bytes(), value.as_bytes())?;
+        if is_of_connection(name.as_str(), &[]) || OF_REQUESTS.contains(&name.as_str()) {
+            let text = format!("the field {name} cannot be added; the connection sets it itself");
+            return Err(Failure::new(FailureKind::Request, text));
+        }
+        append(&mut fields, name, value)?;
+    }
+    Ok(fields)
+}
+
+/// The fields of a response, in their order; those of one name come together.
+pub(crate) fn of_response(fields: &HeaderMap) -> Vec<FieldLine> {
+    let options = options(fields.get_all("connection").iter().map(HeaderValue::as_bytes));
+    let kept = fields.iter().filter(|(name, _)| !is_of_connection(name.as_str(), &options));
+    kept.map(|(name, value)| (name.as_str().into(), value.as_bytes().into())).collect()
+}
+
+fn parsed(name: &[u8], value: &[u8]) -> Result<(HeaderName, HeaderValue), Failure> {
+    let refuse =
+        |what: &str| Failure::new(FailureKind::Request, format!("the field {} has {what}", name.escape_ascii()));
+    let parsed_name = HeaderName::from_bytes(name).map_err(|_| refuse("a name that is no token"))?;
+    let value = HeaderValue::from_bytes(value).map_err(|_| refuse("a value with control characters"))?;
+    Ok((parsed_name, value))
+}
+
+fn append(fields: &mut HeaderMap, name: HeaderName, value: HeaderValue) -> Result<(), Failure> {
+    let outcome = fields.try_append(name, value);
+    outcome.map(drop).map_err(|_| Failure::new(FailureKind::Request, "the request has too many fields"))
+}
+
+/// The names that Connection fields list, in lower case.
+fn options<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
+    values
+        .flat_map(|value| value.split(|byte| *byte == b','))
+        .map(|name| name.trim_ascii().to_ascii_lowercase())
+        .collect()
+}
+
+fn is_of_connection(name: &str, options: &[Vec<u8>]) -> bool {
+    OF_CONNECTIONS.contains(&name) || options.iter().any(|option| option == name.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &[&str]) -> Vec<FieldLine> {
+        text.iter().map(|line| line.split_once(": ").unwrap()).map(|(n, v)| (n.into(), v.into())).collect()
+    }
+
+    fn shown(fields: &HeaderMap) -> Vec<String> {
+        of_response(fields).iter().map(|(n, v)| format!("{}: {}", n.escape_ascii(), v.escape_ascii())).collect()
+    }
+
+    #[test]
+    fn fields_of_connections_stay_behind() {
+        let given = lines(&[
+            "Range: bytes=0-1",
+            "Connection: close, X-Hop",
+            "x-hop: 1",
+            "Host: client.example",
+            "Content-Length: 3",
+            "TE: trailers",
+            "Expect: 100-continue",
+            "Accept: a",
+            "ACCEPT: b",
+            "X-Own: client's",
+        ]);
+        let extra = of_configuration(&[("X-Own".into(), "ours".into())]).unwrap();
+        let fields = of_request(&given, &extra).unwrap();
+        assert_eq!(shown(&fields), ["range: bytes=0-1", "accept: a", "accept: b", "x-own: ours"]);
+    }
+
+    #[test]
+    fn a_responses_connection_may_name_more() {
+        let mut fields = HeaderMap::new();
+        for (name, value) in [("etag", "W/1"), ("connection", "x-hop"), ("x-hop", "1"), ("keep-alive", "timeout=5")] {
+            fields.append(name, HeaderValue::from_static(value));
+        }
+        assert_eq!(shown(&fields), ["etag: W/1"]);
+    }
+
+    #[test]
+    fn fields_that_would_break_a_head_are_refused() {
+        for line in ["a b: c", "a: c\nd: e", ": x"] {
+            let failure = of_request(&lines(&[line]), &HeaderMap::new()).unwrap_err();
+            assert_eq!(failure.kind, FailureKind::Request, "{line}");
+        }
+        for name in ["Host", "connection", "Transfer-Encoding"] {
+            assert!(of_configuration(&[(name.into(), "x".into())]).is_err(), "{name}");
+        }
+    }
+}
