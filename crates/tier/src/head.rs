@@ -1,8 +1,7 @@
 //! The head of an object in the store: its name, and all stored responses to it, one for each
 //! variant.
 //!
-//! The body of such a head begins with the name and its length in two bytes, as the commands that
-//! list a store expect it. All numbers are little-endian. A head that cannot be read is none: the
+//! All numbers are little-endian. A head that cannot be read is none: the
 //! store's checksums tell damage, so that it is of another version of this program.
 
 use std::sync::Arc;
@@ -120,9 +119,9 @@ impl Head {
         groups.try_into().ok()
     }
 
-    pub(crate) fn encode(&self, name: &str) -> Vec<u8> {
+    /// Its bytes for the store; `None` if the name is too long.
+    pub(crate) fn encode(&self, name: &str) -> Option<Vec<u8>> {
         let mut out = Writer(Vec::with_capacity(512));
-        out.short(name.as_bytes());
         out.0.push(FORMAT);
         out.0.push(self.variants.len() as u8);
         for variant in &self.variants {
@@ -157,13 +156,14 @@ impl Head {
                 }
             }
         }
-        out.0
+        thalweg_cache::Head { name, rest: &out.0 }.encode()
     }
 
     /// Reads the head of this name; `None` if it is another one's, or of another format.
     pub(crate) fn decode(bytes: &[u8], name: &str, policy: &Policy) -> Option<Self> {
-        let mut input = Input(bytes);
-        if input.short()? != name.as_bytes() || input.array::<1>()? != [FORMAT] {
+        let head = thalweg_cache::Head::decode(bytes).filter(|head| head.name == name)?;
+        let mut input = Input(head.rest);
+        if input.array::<1>()? != [FORMAT] {
             return None;
         }
         let [count] = input.array()?;
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn a_head_is_read_as_it_was_written() {
         let head = head();
-        let bytes = head.encode("/a");
+        let bytes = head.encode("/a").expect("a short name");
         let read = Head::decode(&bytes, "/a", &Policy::default()).expect("a head");
         assert_eq!(read.variants.len(), 3);
         for (read, written) in read.variants.iter().zip(&head.variants) {

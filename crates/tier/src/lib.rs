@@ -61,7 +61,7 @@ pub use consistent::ConsistentRule;
 pub use counters::Counts;
 pub use memory::memory_cache;
 pub use mount::Mount;
-pub use purge::{Purge, PurgeError, PurgeKind};
+pub use purge::{Purge, PurgeKind};
 pub use shared::{Clock, Log};
 pub use tier::{Tier, TierConfig};
 pub use upstream::{BoxFuture, Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse};

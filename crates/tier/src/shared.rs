@@ -60,8 +60,12 @@ impl Shared {
 
     /// The head of a name, empty if none is stored.
     pub(crate) async fn load(&self, mount: &Mount, key: Key, name: &str) -> Head {
-        let bytes = self.found(self.store.head(key).await);
-        bytes.and_then(|bytes| Head::decode(&bytes, name, &mount.policy)).unwrap_or_default()
+        let Some((bytes, is_stale)) = self.found(self.store.head(key).await) else { return Head::default() };
+        let mut head = Head::decode(&bytes, name, &mount.policy).unwrap_or_default();
+        if is_stale {
+            head.invalidate_before(i64::MAX);
+        }
+        head
     }
 
     /// Stores a head. One that is too long for the store is not stored.
@@ -70,7 +74,7 @@ impl Shared {
             self.forget(key).await;
             return true;
         }
-        let bytes = head.encode(name);
+        let Some(bytes) = head.encode(name) else { return false };
         let object_bytes = head.variants.last().map_or(0, |variant| variant.body.length());
         let description = Description { version: 0, object_bytes, groups };
         let appended = self.store.append(key, Part::HEAD, description, bytes.into()).await;

@@ -46,18 +46,20 @@ impl Store {
         &self.0
     }
 
-    /// The bytes of a head, in memory.
-    pub(crate) async fn head(&self, key: Key) -> Result<Option<Bytes>, Error> {
+    /// The bytes of a head, in memory, and whether it was purged softly.
+    pub(crate) async fn head(&self, key: Key) -> Result<Option<(Bytes, bool)>, Error> {
         self.on_thread(move |cache| {
-            Ok(match cache.lookup(key, Part::HEAD)?.map(Found::of) {
-                Some(Found::Bytes(bytes)) => Some(bytes),
-                Some(Found::File(location)) => {
+            let Some(fragment) = cache.lookup(key, Part::HEAD)? else { return Ok(None) };
+            let is_stale = fragment.is_stale;
+            let bytes = match Found::of(fragment) {
+                Found::Bytes(bytes) => Some(bytes),
+                Found::File(location) => {
                     let mut bytes = vec![0; location.length as usize];
                     let read = location.file.read_exact_at(&mut bytes, location.offset);
                     read.ok().map(|()| Bytes::from(bytes))
                 }
-                None => None,
-            })
+            };
+            Ok(bytes.map(|bytes| (bytes, is_stale)))
         })
         .await
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use thalweg_cache::{Cache, Statistics};
+use thalweg_cache::{Cache, Error, Maintenance, Statistics};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::activity::Bodies;
@@ -16,7 +16,7 @@ use crate::consistent::Sets;
 use crate::counters::{Counters, Counts};
 use crate::exchange::Exchange;
 use crate::mount::Mount;
-use crate::purge::{Purge, PurgeError, PurgeKind};
+use crate::purge::{Purge, PurgeKind};
 use crate::shared::{Clock, Log, Shared};
 use crate::store::Store;
 
@@ -42,6 +42,7 @@ pub struct Tier {
     shared: Arc<Shared>,
     /// `None` while it is dropped.
     runtime: Option<Runtime>,
+    _maintenance: Maintenance,
 }
 
 impl Tier {
@@ -54,6 +55,7 @@ impl Tier {
             .max_blocking_threads(16)
             .enable_all()
             .build()?;
+        let maintenance = Maintenance::begin(&cache)?;
         let shared = Arc::new(Shared {
             mounts: RwLock::new(Vec::new()),
             store: Store::new(cache),
@@ -68,7 +70,7 @@ impl Tier {
             name,
         });
         runtime.spawn(upkeep(Arc::clone(&shared)));
-        Ok(Self { shared, runtime: Some(runtime) })
+        Ok(Self { shared, runtime: Some(runtime), _maintenance: maintenance })
     }
 
     /// Adds a mount: its number, by which loops ask for it. Numbers are not used again.
@@ -101,7 +103,7 @@ impl Tier {
 
     /// Purges; once this is `Ok`, nothing of it is used any more, also after a crash. The caller
     /// waits for the disk.
-    pub fn purge(&self, purge: &Purge, kind: PurgeKind) -> Result<(), PurgeError> {
+    pub fn purge(&self, purge: &Purge, kind: PurgeKind) -> Result<(), Error> {
         self.shared.runtime.block_on(self.shared.purge(purge, kind))
     }
 
@@ -129,7 +131,7 @@ impl Tier {
     }
 
     /// Ends all fetches, and makes a checkpoint of the store, with which the next start is quick.
-    pub fn end(mut self) -> Result<(), thalweg_cache::Error> {
+    pub fn end(mut self) -> Result<(), Error> {
         self.stop();
         self.shared.store.cache().checkpoint()
     }

@@ -1,5 +1,7 @@
 //! Tiers that fetch from one another.
 
+#![forbid(unsafe_code)]
+
 mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
