@@ -64,7 +64,8 @@ impl OriginGroup {
     /// GET and HEAD are tried again after a failure before the head of a response has arrived: at
     /// the next origin, or once more at the same one if the connection was closed. A status of 500,
     /// 502, 503 or 504 is a failure as long as there is another origin. Other methods are sent once
-    /// at most. While all origins are down, the fetch fails at once.
+    /// at most. While all of several origins are down, the fetch fails at once; the only origin of
+    /// a group is always asked.
     ///
     /// # Errors
     /// No origin gave an answer. The error tells each attempt.

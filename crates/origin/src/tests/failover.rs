@@ -119,24 +119,39 @@ async fn a_failing_origin_is_skipped_probed_once_and_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_only_origin_fails_at_once_while_it_is_down() {
-    let server = refuses();
-    let group = group(std::slice::from_ref(&server));
+async fn several_origins_fail_at_once_while_all_are_down() {
+    let servers = [refuses(), refuses()];
+    let group = group(&servers);
     for _ in 0..3 {
+        assert_eq!(get(&group, "/").await, "a:refused b:refused");
+    }
+    assert_eq!(get(&group, "/").await, "a:down b:down");
+    assert_eq!(servers.map(|server| server.connects()), [3, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_only_origin_is_never_skipped() {
+    let health = HealthRules { failures_max: 1, ..HealthRules::default() };
+    let server = refuses();
+    let group = group_of(std::slice::from_ref(&server), GroupConfig { health, ..GroupConfig::default() }, |_| {});
+    for _ in 0..9 {
         assert_eq!(get(&group, "/").await, "a:refused");
     }
-    assert_eq!(get(&group, "/").await, "a:down");
-    assert_eq!(server.connects(), 3);
+    assert_eq!(server.connects(), 9);
+    assert_eq!(group.statistics()[0].health, Health::Up);
+    server.add(vec![Do::Read, ok("a")]);
+    assert_eq!(get(&group, "/").await, "200 a", "no time has passed");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_is_given_up_makes_room_for_another() {
     let health = HealthRules { failures_max: 1, ..HealthRules::default() };
-    let server = refuses();
-    let group = group_of(std::slice::from_ref(&server), GroupConfig { health, ..GroupConfig::default() }, |_| {});
-    assert_eq!(get(&group, "/").await, "a:refused");
-    tokio::time::advance(Duration::from_secs(1)).await;
+    let (server, other) = (refuses(), answers("b", 2));
+    let group = group_of(&[server.clone(), other], GroupConfig { health, ..GroupConfig::default() }, |_| {});
+    assert_eq!(get(&group, "/").await, "200 b");
     server.add(vec![Do::Read, Do::Hang]);
+    assert_eq!(get(&group, "/").await, "200 b", "the first one is down");
+    tokio::time::advance(Duration::from_secs(1)).await;
     let request = Request::get("/");
     let probe = tokio::time::timeout(Duration::from_millis(10), group.fetch(&request)).await;
     assert!(probe.is_err(), "it hangs");
