@@ -1,5 +1,5 @@
-//! `thalweg serve` in front of origins: what it keeps and for how long, over both protocols and both
-//! drivers, across a restart; methods, failures, reloads.
+//! `thalweg serve` in front of origins: what it keeps and for how long, over both protocols and
+//! both drivers, across a restart; methods, failures, reloads.
 
 use std::fs;
 use std::path::Path;

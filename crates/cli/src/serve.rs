@@ -63,8 +63,8 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let signals = Signals::listen().map_err(Failure::unreachable)?;
     let mut inheritance = Inheritance::take()?;
     let groups = std::mem::take(&mut inheritance.groups);
-    let given: Vec<_> =
-        groups.iter().filter(|group| group.by_service_manager).map(|group| group.asked.clone()).collect();
+    let by_manager = groups.iter().filter(|group| group.by_service_manager);
+    let given: Vec<_> = by_manager.map(|group| group.asked.clone()).collect();
     let configuration = Configuration::of(options)?.with_given(&given);
     let config = &configuration.server;
     ensure_driver(config.driver)?;
@@ -75,8 +75,8 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     raise_descriptors(descriptors().hard).map_err(Failure::unreachable)?;
     let identity = Identity::choose(configuration.user.as_deref(), &config.listen)?;
     let loops = loop_count(config).map_err(refuse)?;
-    let unknown = |(key, error)| Failure::usage(format!("cannot create Unix sockets as set by {key}: {error}"));
-    let socket_file = socket_file(&configuration).map_err(unknown)?;
+    let socket_file = socket_file(&configuration)
+        .map_err(|(key, error)| Failure::usage(format!("cannot create Unix sockets as set by {key}: {error}")))?;
     let listeners = Listeners::open(&config.listen, socket_file, groups, loops).map_err(refuse)?;
     // Keys are often readable by root alone.
     let mut tls = ServerTls::open(config, None, &|path| fs::read(path)).map_err(StartError::from).map_err(refuse)?;
@@ -94,31 +94,25 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let unable = |error| Failure::unreachable(format!("cannot start a process beside the server: {error}"));
     let launcher = Launcher::start(options.config.as_deref(), || named_files(options)).map_err(unable)?;
     let acme = start_acme(options, &configuration, &given).map_err(unable)?;
-    let configure = || {
-        let configuration = Configuration::from_opened(options, &|_| launcher.open_configuration())?;
-        Ok(configuration.with_given(&given))
-    };
+    let read = || Configuration::from_opened(options, &|_| launcher.open_configuration());
+    let configure = || Ok(read()?.with_given(&given));
     let file_access = file_access(&configuration).map_err(Failure::unreachable)?;
     confinement.confine_files(configuration.sandbox, &file_access)?;
     let mut tier = store.map(RunningTier::start).transpose().map_err(Failure::unreachable)?;
     let mounts = tier.as_mut().map(|tier| tier.mount(config, &origin_files)).transpose()?;
     let running = Server::start_with(config.clone(), listeners, tls, mounts).map_err(refuse)?;
-    if let Some(tier) = &tier {
-        tier.report_to(running.error_log());
-    }
+    tier.iter().for_each(|tier| tier.report_to(running.error_log()));
     running.show_certificate(certified.as_ref().map(|certified| certified.state.clone()));
     confinement.confine_calls(configuration.sandbox)?;
     let predecessor = inheritance.settle()?;
     let pid_file = configuration.pid_file.as_deref().map(PidFile::write).transpose()?;
-    let lines = announcement(
-        &served(options, &configuration),
-        &running,
-        &confinement,
-        certified.as_ref().map(|certified| &*certified.line),
-    );
-    // The person who has written a configuration has chosen the addresses there.
-    let hint = if options.config.is_none() { reach(running.addresses()) } else { String::new() };
-    say(&configuration)(&(lines + &hint))?;
+    let line = certified.as_ref().map(|certified| &*certified.line);
+    let mut lines = announcement(&served(options, &configuration), &running, &confinement, line);
+    if options.config.is_none() {
+        // The person who has written a configuration has chosen the addresses there.
+        lines += &reach(running.addresses());
+    }
+    say(&configuration)(&lines)?;
     let watch = Watch {
         running,
         signals: &signals,

@@ -192,7 +192,8 @@ pub enum Order {
 /// When an origin is skipped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HealthRules {
-    /// Failures in a row after which it is skipped; 0: never, as it is for the only origin of a group.
+    /// Failures in a row after which it is skipped; 0: never. The only origin of a group is never
+    /// skipped.
     pub failures_max: u32,
     /// For how long at first; it doubles with each failed probe.
     pub wait_min: Duration,

@@ -14,7 +14,7 @@ use crate::configuration::{Configuration, UnixSocket};
 use crate::exit::{Failure, remark};
 use crate::options::SandboxOption;
 
-/// What is read to resolve the names of origins, and to verify their certificates.
+/// Files that are read to resolve the names of origins, and to verify their certificates.
 const FOR_ORIGINS: [&str; 10] = [
     "/etc/resolv.conf",
     "/etc/hosts",

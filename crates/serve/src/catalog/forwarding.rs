@@ -59,7 +59,7 @@ impl ForwardingMount {
         let has_others = methods.iter().any(|name| !matches!(&**name, "GET" | "HEAD" | "OPTIONS"));
         let forwards_options = methods.iter().any(|name| &**name == "OPTIONS");
         let allow = if forwards_options { methods.join(", ") } else { format!("{}, OPTIONS", methods.join(", ")) };
-        // What may be done with a resource is the origin's to tell where it does more than read.
+        // The origin tells what may be done with a resource, if that is more than to read it.
         if has_others && !forwards_options {
             methods.push("OPTIONS".into());
         }

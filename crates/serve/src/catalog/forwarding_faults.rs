@@ -127,7 +127,7 @@ fn of_mount(mount: &MountConfig, config: &ServerConfig, at: &str, faults: &mut V
     }
 }
 
-/// What the configuration names and this host lacks.
+/// Files and folders that the configuration names and this host lacks.
 pub(super) fn of_files(config: &ServerConfig) -> Vec<(String, String)> {
     let mut faults = Vec::new();
     for (index, origin) in config.origins.iter().enumerate() {

@@ -92,7 +92,7 @@ pub struct S3Config {
     pub bucket: String,
     /// The region that requests are signed for.
     pub region: String,
-    /// What the keys of all objects begin with.
+    /// The beginning of the keys of all objects.
     pub prefix: String,
     /// Whether the bucket is a part of the host, and not of the path.
     pub virtual_host: bool,
@@ -137,7 +137,7 @@ pub struct Forwarding {
 }
 
 impl Forwarding {
-    /// What holds for mounts that say nothing.
+    /// The settings of a mount that says nothing but its origins.
     pub fn of(origins: impl IntoIterator<Item = MountOrigin>) -> Self {
         Self { origins: origins.into_iter().collect(), ..Self::default() }
     }

@@ -22,7 +22,7 @@ const CACHE: &str = "thalweg";
 const WRITTEN_APART: [&str; 6] =
     ["Accept-Ranges", "Age", "Content-Length", "Content-Range", "Content-Type", "Keep-Alive"];
 
-/// What is known of a forwarded representation beside its bytes.
+/// Properties of a forwarded representation beside its bytes.
 pub(crate) struct Forwarded {
     /// The lines of a 200 and a 206.
     pub(crate) fields: FieldBlock,
@@ -49,7 +49,7 @@ struct Hit {
     text: String,
 }
 
-/// What of a representation's fields an object has as values.
+/// The fields of a representation that an object has as values.
 pub(crate) struct Described {
     pub(crate) tag: Vec<u8>,
     pub(crate) last_modified: Option<i64>,

@@ -9,7 +9,25 @@ use std::rc::Rc;
 
 use foldhash::quality::RandomState;
 
+use crate::config::CacheConfig;
 use crate::content::object::Object;
+
+/// Bounds of what a loop holds.
+#[derive(Clone, Copy)]
+pub(crate) struct HeldBounds {
+    pub(crate) entries_max: usize,
+    pub(crate) bytes_max: usize,
+    /// Bodies in memory of up to so many bytes are kept with their heads.
+    pub(crate) small_bytes_max: usize,
+}
+
+impl HeldBounds {
+    /// Those of the cache of files.
+    pub(crate) fn of(cache: &CacheConfig) -> Self {
+        let CacheConfig { entries_max, bytes_max, small_file_bytes_max, .. } = *cache;
+        Self { entries_max, bytes_max, small_bytes_max: small_file_bytes_max }
+    }
+}
 
 /// Objects by key.
 pub(crate) struct HeldObjects {

@@ -2,7 +2,9 @@
 //!
 //! An [`Object`](object::Object) has metadata and a body. An [`Origin`](origin::Origin) opens
 //! objects by name; `local` is the one that reads trees of files. The blocking pool does for
-//! origins what may wait for a disk. Objects of other hosts come from the cache [`tier`]. Lacking on purpose: requests, responses and connections.
+//! origins what may wait for a disk. Objects of other hosts come from the cache [`tier`].
+//!
+//! Lacking on purpose: requests, responses and connections.
 
 pub(crate) mod blocking_pool;
 pub(crate) mod body;

@@ -141,7 +141,7 @@ impl Object {
         }
     }
 
-    /// What is known of it if it is forwarded.
+    /// Its properties as a forwarded one, if it is one.
     pub(crate) fn as_forwarded(&self) -> Option<&Forwarded> {
         self.metadata.forwarded.as_deref()
     }

@@ -36,7 +36,7 @@ pub(crate) struct Inbox {
     waker: Option<Waker>,
 }
 
-/// What has come since the last look.
+/// Answers and wakes that have come since the last look.
 #[derive(Default)]
 pub(crate) struct Arrivals {
     pub(crate) answers: Vec<Arrival>,

@@ -11,15 +11,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use thalweg_caching::StoredFields;
+use thalweg_sys::SocketId;
 use thalweg_tier::Ask;
 use thalweg_wire::{Fields, Method, RequestHead};
 
 use crate::catalog::forwarding::ForwardingMount;
-use crate::config::CacheConfig;
-use crate::content::held::HeldObjects;
+use crate::content::held::{HeldBounds, HeldObjects};
 use crate::content::object::Object;
 use crate::content::tier::{Arrival, CacheTier, Inbox, TierAnswer};
-use crate::http::respond::RequestContext;
 
 /// Most bytes of contents of requests in a loop, those that are being forwarded among them.
 const CONTENT_BYTES_MAX: usize = 64 << 20;
@@ -39,7 +38,7 @@ pub(crate) struct Forwarder {
     small_bytes_max: usize,
     /// The target of the present request, and the number of its mount behind it.
     key: Vec<u8>,
-    /// What the present request has waited for, and its content.
+    /// The answer that the present request has waited for, and its content.
     arrived: Option<Box<TierAnswer>>,
     content: Option<Content>,
     /// Bytes of contents.
@@ -60,12 +59,12 @@ pub(crate) struct Content {
 
 impl Forwarder {
     /// One that holds nothing.
-    pub(crate) fn new(tier: Arc<dyn CacheTier>, inbox: Arc<Inbox>, cache: &CacheConfig, mounts: usize) -> Self {
+    pub(crate) fn new(tier: Arc<dyn CacheTier>, inbox: Arc<Inbox>, bounds: HeldBounds, mounts: usize) -> Self {
         Self {
             tier,
             inbox,
-            held: HeldObjects::new(cache.entries_max, cache.bytes_max),
-            small_bytes_max: cache.small_file_bytes_max,
+            held: HeldObjects::new(bounds.entries_max, bounds.bytes_max),
+            small_bytes_max: bounds.small_bytes_max,
             key: Vec::new(),
             arrived: None,
             content: None,
@@ -161,7 +160,12 @@ impl Forwarder {
     }
 
     /// Asks the tier for the present request. The answer comes to the stream of the connection.
-    pub(crate) fn ask(&mut self, request: &RequestHead<'_>, mount: &ForwardingMount, context: RequestContext) {
+    pub(crate) fn ask(
+        &mut self,
+        request: &RequestHead<'_>,
+        mount: &ForwardingMount,
+        (socket, stream): (SocketId, u32),
+    ) {
         let content = self.content.take();
         let ask = Ask {
             mount: mount.index,
@@ -172,7 +176,6 @@ impl Forwarder {
             content: content.map_or_else(Bytes::new, Bytes::from_owner),
         };
         let (inbox, generation) = (Arc::clone(&self.inbox), self.tier.generation());
-        let RequestContext { waiter: socket, stream, .. } = context;
         self.tier.ask(
             ask,
             Box::new(move |answer| {

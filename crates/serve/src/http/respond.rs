@@ -33,8 +33,6 @@ use crate::http::response::{
 use crate::http::select::{Extent, Selection, Unmet, may_select, negotiate, select};
 use crate::listing::{ListingRequest, Listings, LoadedListing};
 
-use self::forwarded::ForSite;
-
 /// Answers requests for objects.
 pub(crate) struct Responder {
     pub(crate) origin: LocalOrigin<Sites>,
@@ -63,6 +61,15 @@ pub(crate) struct RequestContext {
     pub(crate) stream: u32,
     pub(crate) peer: Peer,
     pub(crate) now: Instant,
+}
+
+/// A request for a site, whose canonical name is known.
+#[derive(Clone, Copy)]
+struct ForSite<'r> {
+    site: usize,
+    /// The path as it was sent; `None` if it was rewritten.
+    path: Option<&'r [u8]>,
+    query: Option<&'r [u8]>,
 }
 
 /// The outcome of a request.

@@ -3,9 +3,9 @@
 //!
 //! Choices that RFC 9110 leaves: a Range with too many parts, or that cannot be understood, is
 //! ignored; overlapping parts are merged; a request for several parts of an object in a content
-//! coding gets the whole object, since a multipart body has no place to name the coding, and so does
-//! one for several parts of an object that is read piece by piece. A request
-//! that excludes all representations gets a 406, but only if there are several.
+//! coding gets the whole object, since a multipart body has no place to name the coding, and so
+//! does one for several parts of an object that is read piece by piece. A request that excludes all
+//! representations gets a 406, but only if there are several.
 
 use std::cmp::Reverse;
 

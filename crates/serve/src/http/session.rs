@@ -63,7 +63,7 @@ impl HttpSession {
             self.begin_http2(services);
             self.on_received(&all, services)
         } else {
-            session.on_received(&all, &mut h1::session::Services::of(services))
+            session.on_received(&all, &mut h1::services::Services::of(services))
         };
         services.buffers.put(all);
         next
@@ -81,7 +81,7 @@ impl Session for HttpSession {
                 if session.is_new() && may_be_preface {
                     return self.decide(input, services);
                 }
-                session.on_received(input, &mut h1::session::Services::of(services))
+                session.on_received(input, &mut h1::services::Services::of(services))
             }
             Self::Http2(session) => session.on_received(input, services),
         }
@@ -90,14 +90,14 @@ impl Session for HttpSession {
     #[inline]
     fn on_sent(&mut self, services: &mut Services<'_>) -> Next {
         match self {
-            Self::Http1(session) => session.on_sent(&mut h1::session::Services::of(services)),
+            Self::Http1(session) => session.on_sent(&mut h1::services::Services::of(services)),
             Self::Http2(session) => session.on_sent(services),
         }
     }
 
     fn on_ready(&mut self, ready: Ready, is_sending: bool, services: &mut Services<'_>) -> Next {
         match self {
-            Self::Http1(session) => session.on_ready(ready, is_sending, &mut h1::session::Services::of(services)),
+            Self::Http1(session) => session.on_ready(ready, is_sending, &mut h1::services::Services::of(services)),
             Self::Http2(session) => session.on_ready(ready, is_sending, services),
         }
     }
@@ -111,21 +111,21 @@ impl Session for HttpSession {
 
     fn on_deadline(&mut self, is_sending: bool, services: &mut Services<'_>) -> Next {
         match self {
-            Self::Http1(session) => session.on_deadline(is_sending, &mut h1::session::Services::of(services)),
+            Self::Http1(session) => session.on_deadline(is_sending, &mut h1::services::Services::of(services)),
             Self::Http2(session) => session.on_deadline(is_sending, services),
         }
     }
 
     fn on_draining(&mut self, services: &mut Services<'_>) -> Next {
         match self {
-            Self::Http1(session) => session.on_draining(&mut h1::session::Services::of(services)),
+            Self::Http1(session) => session.on_draining(&mut h1::services::Services::of(services)),
             Self::Http2(session) => session.on_draining(services),
         }
     }
 
     fn keep_input(&mut self, input: &[u8], services: &mut Services<'_>) -> bool {
         match self {
-            Self::Http1(session) => session.keep_input(input, &mut h1::session::Services::of(services)),
+            Self::Http1(session) => session.keep_input(input, &mut h1::services::Services::of(services)),
             Self::Http2(session) => session.keep_input(input, services),
         }
     }
@@ -141,7 +141,7 @@ impl Session for HttpSession {
             *self = Self::Http2(Box::new(session));
         }
         match self {
-            Self::Http1(session) => session.answer_kept(is_only, &mut h1::session::Services::of(services)),
+            Self::Http1(session) => session.answer_kept(is_only, &mut h1::services::Services::of(services)),
             Self::Http2(session) => session.answer_kept(is_only, services),
         }
     }

@@ -2,9 +2,9 @@
 //! its memory, not copies of them, so that these have to stay as they are until the client has
 //! acknowledged them, and not only until the kernel has taken them.
 //!
-//! A connection that is closed leaves its last bytes to the kernel; their leases are kept for a time
-//! that even a slow client does not need. Bytes that leave over TLS, or gathered with others, are
-//! copies and need none of it.
+//! A connection that is closed leaves its last bytes to the kernel; their leases are kept for a
+//! time that even a slow client does not need. Bytes that leave over TLS, or gathered with others,
+//! are copies and need none of it.
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;

@@ -18,12 +18,14 @@ use crate::catalog::site::Sites;
 use crate::config::{CacheConfig, Level, Limits, TlsConfig};
 use crate::content::blocking_pool::{BlockingPool, Completed, Waiter, WaitingPart};
 use crate::content::body::Payload;
+use crate::content::held::HeldBounds;
 use crate::content::local::origin::LocalOrigin;
 use crate::content::local::residency::Residency;
 use crate::content::local::watch::Subscription;
 use crate::content::tier::{CacheTier, Inbox};
 use crate::date_cache::{DateCache, SecondsAt};
 use crate::http::challenges::HttpChallenges;
+use crate::http::forwarder::Forwarder;
 use crate::http::gate::Gate;
 use crate::http::respond::{JobResult, Responder};
 use crate::http::services::Scratch;
@@ -42,8 +44,6 @@ use crate::telemetry::counters::{Published, Totals};
 use crate::telemetry::log::ErrorLog;
 use crate::transport::TlsMemory;
 use crate::work_budget::{HandshakeBudget, WorkBudget};
-
-use self::forwarding::forwarder_of;
 
 /// Resolution of deadlines.
 const TICK_NS: u64 = 10_000_000;
@@ -134,6 +134,17 @@ struct Slot {
     connection: Option<Connection>,
     /// The wheel has an entry for this slot.
     armed: bool,
+}
+
+/// A responder's end of a tier.
+fn forwarder_of(
+    responder: &Responder,
+    tier: Arc<dyn CacheTier>,
+    inbox: &Arc<Inbox>,
+    cache: &CacheConfig,
+) -> Box<Forwarder> {
+    let mounts = responder.origin.namespace().forwarding.as_ref().map_or(0, |mounts| mounts.len());
+    Box::new(Forwarder::new(tier, Arc::clone(inbox), HeldBounds::of(cache), mounts))
 }
 
 impl Service {

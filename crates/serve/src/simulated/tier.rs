@@ -19,7 +19,7 @@ use thalweg_tier::{
 use crate::config::{ListenAddr, MountOrigin, ServerConfig};
 use crate::content::tier::CacheTier;
 
-/// What an answer is, and how its body comes.
+/// The kind of an answer, and the way in which its body comes.
 #[derive(Clone)]
 pub(super) struct Delivery {
     pub(super) kind: Kind,
@@ -237,7 +237,7 @@ impl ScriptedTier {
         }
     }
 
-    /// What loops hold is invalid from now on.
+    /// Makes invalid all that loops hold.
     pub(super) fn invalidate(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }

@@ -3,9 +3,8 @@
 //!
 //! The response to the most common request, a GET of a whole object on a connection that stays
 //! open, is rendered once and kept with the object: status line, fields and, for small objects, the
-//! body. Only its `Date` changes, once a second, in place; a forwarded object, whose age changes, is
-//! rendered anew then. If it is the only response of a batch,
-//! it is sent without a copy.
+//! body. Only its `Date` changes, once a second, in place; a forwarded object, whose age changes,
+//! is rendered anew then. If it is the only response of a batch, it is sent without a copy.
 
 use std::mem;
 use std::rc::Rc;

@@ -3,5 +3,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod head;
+pub(crate) mod services;
 pub(crate) mod session;
 pub(crate) mod streamed;
+mod waiting;

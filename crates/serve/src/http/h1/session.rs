@@ -10,21 +10,17 @@ use std::rc::Rc;
 
 use memchr::memmem;
 use thalweg_reactor::BufferPool;
-use thalweg_sys::{Instant, SocketId};
 use thalweg_wire::{BodyFraming, FieldSlots, Progress, RequestEvent, RequestHead, RequestReader, Version};
 
-use crate::catalog::access::Peer;
-use crate::content::blocking_pool::{BlockingPool, JobKind, Waiter, WaitingPart};
-use crate::content::tier::TierAnswer;
-use crate::http::forwarder::Content;
-use crate::http::h1::batch::Batch;
+use crate::content::blocking_pool::JobKind;
 use crate::http::h1::head::Persistence;
+use crate::http::h1::services::Services;
 use crate::http::h1::streamed::{Streamed, StreamedBody};
-use crate::http::respond::{Answer, JobResult, Outcomes, RequestContext, Responder};
-use crate::http::response::{LATE_ORIGIN, Recorder, ResponseBytes, Summary};
-use crate::http::services::{self, Bounds};
+use crate::http::h1::waiting::{Wait, WaitingRequest, gather_content};
+use crate::http::respond::{Answer, Outcomes};
+use crate::http::response::{LATE_ORIGIN, ResponseBytes, Summary};
+use crate::http::services::Bounds;
 use crate::session::{self, Activity, Next, Ready};
-use crate::work_budget::WorkBudget;
 
 /// Larger request bodies are not read: the response is sent at once and is the connection's last.
 const BODY_BYTES_MAX: u64 = 64 << 10;
@@ -50,32 +46,6 @@ pub(crate) struct Session {
     waiting: Option<Box<WaitingRequest>>,
 }
 
-/// A request that waits for its object.
-struct WaitingRequest {
-    /// Its head, to be read once more.
-    head: Vec<u8>,
-    outcomes: Outcomes,
-    /// The kind of the job that it waits for, or has waited for last.
-    job: JobKind,
-    wait: Wait,
-    /// The cache tier's answer, if it has come.
-    answer: Option<Box<TierAnswer>>,
-    /// The content that is forwarded, and whether there was one.
-    content: Option<Content>,
-    has_content: bool,
-}
-
-/// The event that a request waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Wait {
-    /// The end of its content, which is forwarded.
-    Content,
-    /// A job, or the cache tier's answer.
-    Answer,
-    /// The end of earlier responses.
-    Turn,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// Waits for a request, or for the rest of one.
@@ -87,76 +57,6 @@ enum Phase {
         /// The client has sent, or may still send, input that is not read.
         linger: bool,
     },
-}
-
-/// Parts of the loop that a session uses, and the batch of its responses.
-pub(crate) struct Services<'s> {
-    pub(crate) responder: &'s mut Responder,
-    pub(crate) blocking: &'s mut BlockingPool<JobResult>,
-    /// Empty: responses are gathered in it.
-    pub(crate) batch: Batch<'s>,
-    pub(crate) budget: &'s mut WorkBudget,
-    pub(crate) recorder: &'s mut dyn Recorder,
-    pub(crate) bounds: Bounds,
-    /// Requests are sent to TLS, at this port.
-    pub(crate) tls_port: Option<u16>,
-    /// No further request is waited for on any connection.
-    pub(crate) is_draining: bool,
-    pub(crate) now: Instant,
-    /// The connection, which jobs are done for.
-    pub(crate) socket: SocketId,
-    /// Its client.
-    pub(crate) peer: Peer,
-}
-
-impl<'s> Services<'s> {
-    /// These parts of the loop.
-    #[inline]
-    pub(crate) fn of(services: &'s mut services::Services<'_>) -> Self {
-        Self {
-            responder: services.responder,
-            blocking: services.blocking,
-            batch: Batch::new(services.buffers),
-            budget: services.budget,
-            recorder: services.recorder,
-            bounds: services.bounds,
-            tls_port: services.tls_port,
-            is_draining: services.is_draining,
-            now: services.now,
-            socket: services.socket,
-            peer: services.peer,
-        }
-    }
-
-    /// The context of a request that is answered now.
-    #[inline]
-    fn context(&self) -> RequestContext {
-        RequestContext { waiter: self.socket, stream: 0, peer: self.peer, now: self.now }
-    }
-
-    fn waiter(&self) -> Waiter {
-        Waiter { socket: self.socket, part: WaitingPart::Request(0) }
-    }
-}
-
-impl WaitingRequest {
-    /// Keeps a request that waits for its object, and for these jobs.
-    #[cold]
-    fn new(request: &RequestHead<'_>, kind: JobKind) -> Self {
-        let mut head = Vec::with_capacity(512);
-        let version = if request.version == Version::Http10 { " HTTP/1.0\r\n" } else { " HTTP/1.1\r\n" };
-        for part in [request.method.name().as_bytes(), b" ", request.target, version.as_bytes()] {
-            head.extend_from_slice(part);
-        }
-        for (name, value) in request.fields.iter() {
-            for part in [name.as_bytes(), b":", value, b"\r\n"] {
-                head.extend_from_slice(part);
-            }
-        }
-        head.extend_from_slice(b"\r\n");
-        let outcomes = Outcomes::default();
-        Self { head, outcomes, job: kind, wait: Wait::Answer, answer: None, content: None, has_content: false }
-    }
 }
 
 impl session::Session for Session {
@@ -380,10 +280,7 @@ impl Session {
             let mut slots = FieldSlots::new();
             let progress = match self.reader.read(&input[read..], &mut slots) {
                 Ok(progress) => progress,
-                Err(error) => {
-                    self.refuse(error.status(), services);
-                    return input.len();
-                }
+                Err(error) => return self.refuse_rest(error.status(), input, services),
             };
             read += progress.consumed;
             match progress.event {
@@ -394,10 +291,7 @@ impl Session {
                     {
                         match gather_content(&head, bytes_max, services) {
                             Ok(gathering) => self.waiting = Some(gathering),
-                            Err(status) => {
-                                self.refuse(status, services);
-                                return input.len();
-                            }
+                            Err(status) => return self.refuse_rest(status, input, services),
                         }
                         continue;
                     }
@@ -431,8 +325,7 @@ impl Session {
                     let content = self.waiting.as_mut().and_then(|gathering| gathering.content.as_mut());
                     if let Some(Err(status)) = content.map(|content| content.push(bytes)) {
                         self.waiting = None;
-                        self.refuse(status, services);
-                        return input.len();
+                        return self.refuse_rest(status, input, services);
                     }
                 }
                 Some(RequestEvent::End) if let Some(waiting) = &mut self.waiting => {
@@ -563,6 +456,13 @@ impl Session {
         }
     }
 
+    /// Refuses, and reads no more: all of the input counts as read.
+    #[cold]
+    fn refuse_rest(&mut self, status: u16, input: &[u8], services: &mut Services<'_>) -> usize {
+        self.refuse(status, services);
+        input.len()
+    }
+
     /// Answers something that is not, or not any longer, a request that can be understood. The
     /// connection cannot go on.
     #[cold]
@@ -573,31 +473,6 @@ impl Session {
         record(services, None, summary, begins_at);
         self.phase = Phase::RespondingLast { linger: true };
     }
-}
-
-/// Begins to gather the content of a request, which is forwarded. A client that waits for a word
-/// before it sends the content gets it (RFC 9110, 10.1.1).
-///
-/// # Errors
-/// The status of the refusal: the content is announced to be too long.
-#[cold]
-fn gather_content(
-    head: &RequestHead<'_>,
-    bytes_max: usize,
-    services: &mut Services<'_>,
-) -> Result<Box<WaitingRequest>, u16> {
-    const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-    if matches!(head.body, BodyFraming::Length(bytes) if bytes > bytes_max as u64) {
-        return Err(413);
-    }
-    let mut gathering = WaitingRequest::new(head, JobKind::Open);
-    gathering.content = services.responder.begin_content(bytes_max);
-    (gathering.wait, gathering.has_content) = (Wait::Content, true);
-    if head.expects_continue() {
-        services.batch.append(&[CONTINUE]);
-        services.recorder.skip(CONTINUE.len() as u64);
-    }
-    Ok(Box::new(gathering))
 }
 
 /// Persistence of the connection after the response to its request number `requests`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thalweg_tier::{Answer as Answered, Failure, Object as TierObject, Relay, Response as OriginResponse};
 use thalweg_wire::{Method, RequestHead};
 
-use super::{Answer, Denial, RequestContext, Responder, file_target};
+use super::{Answer, Denial, ForSite, RequestContext, Responder, file_target};
 use crate::catalog::forwarding::ForwardingMount;
 use crate::content::forwarded::relayed_fields;
 use crate::content::local::namespace::Namespace;
@@ -19,15 +19,6 @@ use crate::http::forwarder::Content;
 use crate::http::multipart::{Boundaries, Multipart};
 use crate::http::response::{Delivery, Encoder, PageField, Part, Relayed, Response, Selected, Summary};
 use crate::http::select::{Extent, Selection, Unmet, may_select, select};
-
-/// A request for a site, whose canonical name is known.
-#[derive(Clone, Copy)]
-pub(super) struct ForSite<'r> {
-    pub(super) site: usize,
-    /// The path as it was sent; `None` if it was rewritten.
-    pub(super) path: Option<&'r [u8]>,
-    pub(super) query: Option<&'r [u8]>,
-}
 
 /// How much a response with an object delivers.
 struct Delivered {
@@ -127,7 +118,7 @@ impl Responder {
             }
             // Only the origin can tell that a condition fails: it may have a newer version.
             Some(Err(Unmet::Condition)) | None => {
-                forwarder.ask(request, mount, context);
+                forwarder.ask(request, mount, (context.waiter, context.stream));
                 Some(Answer::Pending)
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thalweg_sys::Driver;
 
 use super::Service;
-use super::forwarding::forwarder_of;
+use super::forwarder_of;
 use crate::catalog::site::Sites;
 use crate::config::ServerConfig;
 use crate::content::local::origin::LocalOrigin;
@@ -41,7 +41,7 @@ impl Service {
         let origin = LocalOrigin::new(Arc::new(sites), &config.cache, subscription).succeeding(&responder.origin);
         responder.listings = Listings::new(Arc::clone(origin.namespace()), &config.cache);
         responder.origin = origin;
-        // What was held may be of other mounts.
+        // Held objects may be of other mounts.
         responder.forwarder = tier.map(|tier| forwarder_of(responder, tier, &self.inbox, &config.cache));
         self.open_gate(driver, requests);
         self.configure_accounting(driver, config, record_queue, registry);

@@ -1,28 +1,13 @@
 //! The cache tier's answers on a loop: they go to the connections that wait for them, and what was
 //! counted goes to the tier.
 
-use std::sync::Arc;
-
 use thalweg_sys::{Driver, SocketId};
 
 use super::Service;
-use crate::config::{CacheConfig, Level};
-use crate::content::tier::{Arrival, CacheTier, Inbox};
-use crate::http::forwarder::Forwarder;
-use crate::http::respond::Responder;
+use crate::config::Level;
+use crate::content::tier::Arrival;
 use crate::server::connection::report_cut_off;
 use crate::session::Ready;
-
-/// A responder's end of a tier.
-pub(super) fn forwarder_of(
-    responder: &Responder,
-    tier: Arc<dyn CacheTier>,
-    inbox: &Arc<Inbox>,
-    cache: &CacheConfig,
-) -> Box<Forwarder> {
-    let mounts = responder.origin.namespace().forwarding.as_ref().map_or(0, |mounts| mounts.len());
-    Box::new(Forwarder::new(tier, Arc::clone(inbox), cache, mounts))
-}
 
 impl Service {
     /// Gives answers and notices of the tier to the connections that wait for them.
