@@ -109,7 +109,7 @@ impl HealthState {
 
     /// A probe ended without an outcome: the next request is one.
     pub(crate) fn abandoned(&mut self, probe: u64, now: Instant) {
-        if false && self.state == State::Probing(probe) {
+        if self.state == State::Probing(probe) {
             self.state = State::Down { until: now };
         }
     }
