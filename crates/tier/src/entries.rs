@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use foldhash::quality::RandomState;
 use thalweg_cache::Key;
 
-/// For how long requests for an object whose response could not be stored are not collapsed again:
-/// each would wait for the one before it in vain.
-const UNSHARED_S: i64 = 10;
+/// The seconds for which requests for an object are not collapsed after a response that could not
+/// be stored, and after a failure: each would wait for the one before it in vain.
+const NOT_STORED_S: i64 = 10;
+const FAILED_S: i64 = 1;
 
 /// The objects that requests are busy with.
 #[derive(Default)]
@@ -34,11 +35,18 @@ impl Entry {
         self.unshared_until.load(Ordering::Relaxed) <= now
     }
 
-    pub(crate) fn set_unshared(&self, now: i64) {
-        self.unshared_until.store(now + UNSHARED_S, Ordering::Relaxed);
+    /// Notes that a response could not be stored.
+    pub(crate) fn note_not_stored(&self, now: i64) {
+        self.unshared_until.store(now + NOT_STORED_S, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_shared(&self) {
+    /// Notes that the origin failed.
+    pub(crate) fn note_failed(&self, now: i64) {
+        self.unshared_until.store(now + FAILED_S, Ordering::Relaxed);
+    }
+
+    /// Notes that a response was stored.
+    pub(crate) fn note_stored(&self) {
         self.unshared_until.store(0, Ordering::Relaxed);
     }
 }

@@ -56,7 +56,7 @@ impl Exchange {
             let received = match self.fetch(fields, has_own_range, *reason).await {
                 Ok(received) => received,
                 Err(failure) => {
-                    entry.set_unshared(self.now() - 9);
+                    entry.note_failed(self.now());
                     return self.failed(&head, *reason, *fallback, failure).await;
                 }
             };

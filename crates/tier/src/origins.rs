@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use thalweg_caching::{FieldLines, StoredFields};
-use thalweg_origin::{Body, FailureKind, FetchError, Method, OriginGroup, Request, Response};
+use thalweg_origin::{Body, FailureKind, FetchError, Method, Note, OriginGroup, Request, Response};
 
 use crate::upstream::{BoxFuture, Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse};
 
@@ -17,7 +17,21 @@ impl Upstream for OriginGroup {
             let mut asked = Request::new(method, &*request.target);
             asked.fields = request.fields.lines().map(|(name, value)| (name.into(), value.into())).collect();
             asked.body = request.content;
-            Self::fetch(self, &asked).await.map(UpstreamResponse::from).map_err(UpstreamFailure::from)
+            let mut response = Self::fetch(self, &asked).await.map_err(UpstreamFailure::from)?;
+            match &response.note {
+                // An operator has to do something, and the client cannot.
+                Some(Note::S3(problem)) => {
+                    let reason = format!("origin {}: {problem}", response.origin).into();
+                    return Err(UpstreamFailure { status: 502, reason });
+                }
+                Some(Note::Folder) if response.status == 301 => {
+                    let path = asked.path.split('?').next().unwrap_or_default();
+                    let name = path.rsplit('/').next().unwrap_or_default();
+                    response.fields.push((b"Location".to_vec(), format!("{name}/").into()));
+                }
+                _ => {}
+            }
+            Ok(response.into())
         })
     }
 }

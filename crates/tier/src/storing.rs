@@ -45,19 +45,19 @@ impl Exchange {
         let is_storable = self.name.len() <= NAME_BYTES_MAX && cache_groups(&response.fields).len() <= GROUPS_MAX;
         match decided {
             Storability::Complete if is_storable => {
-                entry.set_shared();
+                entry.note_stored();
                 Some(self.store_whole(entry, received).await)
             }
             Storability::Partial(range) if is_storable && self.can_store_part(&received, range) => {
-                entry.set_shared();
+                entry.note_stored();
                 Some(self.store_part(entry, received, range).await)
             }
             Storability::Partial(range) if is_storable && range.range.length() <= INLINE_BYTES_MAX => {
-                entry.set_shared();
+                entry.note_stored();
                 Some(self.store_excerpt(entry, received, range).await)
             }
             _ => {
-                entry.set_unshared(self.now());
+                entry.note_not_stored(self.now());
                 let is_other_part = received.has_own_range && received.response.status == 206;
                 (!is_other_part).then(|| self.relay(received, None))
             }
@@ -161,7 +161,7 @@ impl Exchange {
     /// Relays content whose length is not known, and stores it when it has come to its end.
     fn store_unknown(&self, entry: &InUse, mut received: Received, first: Bytes) -> Answer {
         // Others would wait for its end.
-        entry.set_unshared(self.now());
+        entry.note_not_stored(self.now());
         let fields = self.relayed_fields(&received.response.fields, self.outcome(&received.reason, true));
         let (writer, reader) = channel();
         let this = self.clone();
@@ -185,7 +185,7 @@ impl Exchange {
                 let entry = this.shared.entries.enter(this.key, this.now());
                 let (variant, _) = this.variant(&received, Body::Fragments { key, length });
                 this.put(&entry, variant).await;
-                entry.set_shared();
+                entry.note_stored();
             }
         });
         Counters::add(&self.shared.counters.misses, 1);
