@@ -28,7 +28,6 @@ pub(super) fn origin<K: Keys>(keys: &mut K, origin: &mut OriginConfig) {
         &mut origin.url,
     );
     keys.value("tree", "Or a folder of this host that is slow to read.", &MAYBE_PATH, &mut origin.tree);
-    keys.optional("s3", "Or a bucket.", &mut origin.s3, S3Config::default, s3);
     keys.value(
         "protocol",
         "Version of HTTP: \"auto\" for HTTP/2 if TLS negotiates it, \"http1\", or \"http2\" without TLS, too.",
@@ -69,6 +68,8 @@ pub(super) fn origin<K: Keys>(keys: &mut K, origin: &mut OriginConfig) {
         &COUNT,
         &mut origin.requests_max,
     );
+    // A table behind the keys, as TOML wants it.
+    keys.optional("s3", "A bucket, instead of `url` and `tree`.", &mut origin.s3, S3Config::default, s3);
 }
 
 fn s3<K: Keys>(keys: &mut K, s3: &mut S3Config) {

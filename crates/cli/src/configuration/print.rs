@@ -310,6 +310,12 @@ mod tests {
         let keys =
             text.lines().map(|line| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line));
         let text = keys.collect::<Vec<_>>().join("\n").replacen("root = \"/srv/mirror\"\n", "", 1);
+        // An origin is a server, a tree or a bucket.
+        let text = text.replacen("tree = \"/srv/mirror\"\n", "", 1);
+        let bucket = text.find("[origin.s3]").map(|at| at..at + text[at..].find("\n[").expect("a table behind"));
+        let text = bucket.map_or(text.clone(), |bucket| text.replacen(&text[bucket], "", 1));
+        // A mount has a root or origins.
+        let text = text.replacen("origins = [\"debian\"]\n", "", 1);
         // A request is either redirected or rewritten.
         let text = text.replacen("rewrite = \"/new/{path}\"\n", "", 1);
         let (all, _) = read(&text, Path::new("/")).unwrap_or_else(|faults| panic!("{faults:?}\n{text}"));

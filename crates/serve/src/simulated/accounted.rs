@@ -133,7 +133,7 @@ fn a_refused_connection_is_accounted_and_is_no_request() {
     let scripts = vec![vec![send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n"), Step::Finish]; 3];
     let (mut lines, tally, outcomes) = account_within(&limits, config, folder.path(), scripts);
     lines.sort();
-    assert_eq!(lines, ["- 503 97", "- 503 97", "/large 200 1500000#"]);
+    assert_eq!(lines, ["- 503 196", "- 503 196", "/large 200 1500000#"]);
     let received: usize = outcomes.iter().map(|outcome| outcome.received.len()).sum();
     assert_eq!(tally, MountTotals { requests: 1, bytes: received as u64, downloads: 1, under_way: 0 });
 }

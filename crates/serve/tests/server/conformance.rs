@@ -153,7 +153,7 @@ fn files_that_are_not_served() {
         ("a folder with a query", get("/sub?a=b&c"), status(301).with("Location", "/sub/?a=b&c")),
         ("a folder that needs escapes", get("/sub/with%20index"), status(301).with("Location", "/sub/with%20index/")),
         ("a folder that looks like a host", get("//sub"), status(301).with("Location", "/sub/")),
-        ("HEAD", "HEAD /missing HTTP/1.1\r\nHost: h\r\n\r\n".into(), status(404).with("Content-Length", "68")),
+        ("HEAD", "HEAD /missing HTTP/1.1\r\nHost: h\r\n\r\n".into(), status(404).with("Content-Length", "167")),
     ]);
 }
 
