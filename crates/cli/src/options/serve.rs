@@ -14,7 +14,7 @@ use super::values::{CpuList, DriverOption, parse_cpus};
 /// Groups of the help.
 const ADDRESSES: &str = "Addresses, as in --listen :8080 --status 9180";
 const TLS: &str = "TLS, as in --tls auto --host mirror.example.org";
-const ORIGINS: &str = "Origins, as in --origin https://deb.debian.org/debian/ --cache cache.vol --cache-size 20GiB";
+const ORIGINS: &str = "Origins, as in --origin https://deb.debian.org/debian/ --cache cache.vol";
 const LOGS: &str = "Logs, as in --access-log access.log --log-format json";
 const PROCESS: &str = "Process, as in --user www-data --pid-file /run/thalweg.pid";
 
@@ -34,7 +34,7 @@ Examples:
   thalweg serve /srv/mirror --tls auto --host mirror.example.org --user www-data
   thalweg serve /srv/mirror --tls self-signed
   thalweg serve /srv/mirror --listen :80 --tls-listen :443 --tls cert.pem:key.pem --tls-redirect
-  thalweg serve --origin https://deb.debian.org/debian/ --cache /var/cache/thalweg.vol --cache-size 20GiB
+  thalweg serve --origin https://deb.debian.org/debian/ --cache cache.vol
   thalweg serve --print-config /srv/mirror > thalweg.toml
   thalweg serve --config thalweg.toml --check
 
@@ -97,7 +97,7 @@ pub struct ServeOptions {
     /// Address that speaks TLS, as of --listen
     ///
     /// Repeatable. Those of --listen then speak plain HTTP [default: all of --listen speak TLS]
-    #[arg(long, value_name = "ADDR", value_parser = parse_listen_all, help_heading = TLS)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_listen_all, help_heading = TLS, hide_short_help = true)]
     pub tls_listen: Vec<Vec<ListenAddr>>,
     /// Redirect requests over plain HTTP to TLS
     #[arg(long, help_heading = TLS)]
@@ -116,17 +116,17 @@ pub struct ServeOptions {
     /// Time for downloads to finish after TERM or Ctrl-C [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = PROCESS, hide_short_help = true)]
     pub drain: Option<Duration>,
-    /// URL of a server to cache and pass on, instead of a directory
+    /// Server to cache and pass on, instead of a directory
     ///
     /// http or https, to a folder. Repeatable: others are asked when those before them fail.
     /// docs/configuration.md has more kinds of origins.
     #[arg(long, value_name = "URL", conflicts_with = "directory", help_heading = ORIGINS)]
     pub origin: Vec<String>,
-    /// File or block device that keeps the responses of origins [default: memory]
+    /// File or device that keeps responses [default: memory]
     #[arg(long, value_name = "FILE", requires = "origin", help_heading = ORIGINS)]
     pub cache: Option<PathBuf>,
     /// Size with which the file is created if it does not exist; without --cache, the memory
-    #[arg(long, value_name = "SIZE", requires = "origin", value_parser = parse_size, help_heading = ORIGINS)]
+    #[arg(long, value_name = "SIZE", requires = "origin", value_parser = parse_size, help_heading = ORIGINS, hide_short_help = true)]
     pub cache_size: Option<u64>,
     /// Access log: a file, or - for standard output
     #[arg(long, value_name = "FILE", help_heading = LOGS)]
@@ -135,7 +135,7 @@ pub struct ServeOptions {
     #[arg(long, value_name = "FORMAT", help_heading = LOGS, hide_short_help = true)]
     pub log_format: Option<LogFormatOption>,
     /// Error log: a file [default: standard error]
-    #[arg(long, value_name = "FILE", help_heading = LOGS)]
+    #[arg(long, value_name = "FILE", help_heading = LOGS, hide_short_help = true)]
     pub error_log: Option<PathBuf>,
     /// Address of the status page and metrics
     ///
