@@ -113,7 +113,7 @@ fn limits(document: &Document, trial: &Trial) -> Vec<TestCase> {
 
 /// Whether a line of a trial's reasons explains figures and is no reason of its verdict.
 fn is_remark(line: &str) -> bool {
-    const REMARKS: [&str; 10] = [
+    const REMARKS: [&str; 13] = [
         " recommended",
         " too few to detect a growing backlog",
         " are not counted",
@@ -124,6 +124,10 @@ fn is_remark(line: &str) -> bool {
         "the observer was lost",
         "connections that failed in TLS",
         "redirect",
+        // Lateness of the client that has not decided the verdict.
+        "the client was late: ",
+        "the client sent late: ",
+        " waited for its CPU for ",
     ];
     REMARKS.iter().any(|remark| line.contains(remark))
 }
@@ -343,6 +347,7 @@ mod tests {
         let remarks = [
             Note::FewSamples { statistic: Statistic::Percentile(99.0), samples: 100, wanted: 100_000 }.to_string(),
             Note::BacklogUnjudged { intervals: 2 }.to_string(),
+            Note::Late { p99_ns: 2_000_000, shares: Vec::new() }.to_string(),
         ];
         check(
             &run(Verdict::Pass, &[], remarks.into()),
