@@ -21,6 +21,26 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 pub use self::root::{Links, Root};
 pub use self::stamp::{FileChanged, Stamp};
 
+/// Whether a path led to no regular file or folder beneath its root, by the error of opening it or
+/// of reading from it: nothing is wrong with the file system.
+pub fn leads_nowhere(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(
+            Errno::NOENT
+                | Errno::NOTDIR
+                | Errno::LOOP
+                | Errno::XDEV
+                | Errno::NAMETOOLONG
+                | Errno::NXIO
+                | Errno::NODEV
+                | Errno::ISDIR
+                | Errno::INVAL
+                | Errno::ILSEQ
+        )
+    )
+}
+
 /// Whether a call may wait for a disk or for another host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime};
 
 use rustix::io::Errno;
-use thalweg_sys::file::{FileKind, Stamp};
+use thalweg_sys::file::{FileKind, Stamp, leads_nowhere};
 use thalweg_sys::folder::EntryKind;
 use thalweg_sys::{File, Root};
 use thalweg_wire::date::imf_fixdate;
@@ -134,15 +134,7 @@ fn relative(path: &str) -> Result<(Vec<u8>, bool), u16> {
 /// The status for a path that leads nowhere; `None` for a file system in trouble.
 fn status_of(error: &io::Error) -> Option<u16> {
     match Errno::from_io_error(error)? {
-        Errno::NOENT
-        | Errno::NOTDIR
-        | Errno::LOOP
-        | Errno::XDEV
-        | Errno::NAMETOOLONG
-        | Errno::NXIO
-        | Errno::NODEV
-        | Errno::INVAL
-        | Errno::ILSEQ => Some(404),
+        _ if leads_nowhere(error) => Some(404),
         Errno::ACCESS | Errno::PERM => Some(403),
         _ => None,
     }

@@ -27,7 +27,7 @@ pub(crate) struct ForwardingMount {
 }
 
 impl ForwardingMounts {
-    /// Those of a configuration; `None` if there are none.
+    /// The mounts with origins of a configuration; `None` if there are none.
     pub(crate) fn of(config: &ServerConfig) -> Option<Self> {
         let mut count = 0;
         let mounts = config.sites.iter().flat_map(|site| &site.mounts).map(|mount| {

@@ -1,15 +1,12 @@
 //! Objects of the cache tier that a loop holds, to answer requests for them without asking.
 //!
-//! An object is held until it is stale, or the tier's generation has grown. Entries are bounded in
-//! number and memory, and evicted by the clock algorithm (second chance), as files are. Which
-//! requests may be answered from here is decided elsewhere.
+//! An object is held until it is stale, or the tier's generation has grown. Which requests may be
+//! answered from here is decided elsewhere.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
-use foldhash::quality::RandomState;
-
 use crate::config::CacheConfig;
+use crate::content::clock_cache::{self, ClockCache};
 use crate::content::object::Object;
 
 /// Bounds of what a loop holds.
@@ -22,7 +19,7 @@ pub(crate) struct HeldBounds {
 }
 
 impl HeldBounds {
-    /// Those of the cache of files.
+    /// Bounds as the cache of files has them.
     pub(crate) fn of(cache: &CacheConfig) -> Self {
         let CacheConfig { entries_max, bytes_max, small_file_bytes_max, .. } = *cache;
         Self { entries_max, bytes_max, small_bytes_max: small_file_bytes_max }
@@ -30,99 +27,66 @@ impl HeldBounds {
 }
 
 /// Objects by key.
-pub(crate) struct HeldObjects {
-    entries_max: usize,
-    bytes_max: usize,
-    index: HashMap<Rc<[u8]>, usize, RandomState>,
-    slots: Vec<Option<Entry>>,
-    /// Slots without an entry.
-    free: Vec<usize>,
-    clock_hand: usize,
-    bytes: usize,
-}
+pub(crate) struct HeldObjects(ClockCache<Entry>);
 
 struct Entry {
     key: Rc<[u8]>,
     object: Object,
-    bytes: usize,
     generation: u64,
     stale_s: i64,
     is_used: bool,
 }
 
+impl clock_cache::Entry for Entry {
+    fn key(&self) -> &Rc<[u8]> {
+        &self.key
+    }
+
+    fn bytes(&self) -> usize {
+        self.key.len() + self.object.bytes()
+    }
+
+    fn is_used(&mut self) -> &mut bool {
+        &mut self.is_used
+    }
+}
+
 impl HeldObjects {
     /// None, and room for so many, with so many bytes.
     pub(crate) fn new(entries_max: usize, bytes_max: usize) -> Self {
-        Self {
-            entries_max,
-            bytes_max,
-            index: HashMap::default(),
-            slots: Vec::new(),
-            free: Vec::new(),
-            clock_hand: 0,
-            bytes: 0,
-        }
+        Self(ClockCache::new(entries_max, bytes_max))
     }
 
     /// The object of a key, if it may be used at this second and generation.
     #[inline]
     pub(crate) fn find(&mut self, key: &[u8], second: i64, generation: u64) -> Option<&mut Object> {
-        let slot = *self.index.get(key)?;
-        let entry = self.slots[slot].as_mut().expect("a key leads to an entry");
+        let slot = self.0.find(key)?;
+        let entry = self.0.entry_mut(slot);
         if entry.stale_s <= second || entry.generation != generation {
-            self.remove(slot);
+            self.0.remove(slot);
             return None;
         }
+        let entry = self.0.entry_mut(slot);
         entry.is_used = true;
-        Some(&mut self.slots[slot].as_mut().expect("it was there just now").object)
+        Some(&mut entry.object)
     }
 
     /// Holds an object, as it was at a generation. One that is larger than all room is not held.
     pub(crate) fn insert(&mut self, key: &[u8], object: Object, (generation, stale_s): (u64, i64)) {
-        let bytes = object.bytes() + 2 * key.len();
-        if let Some(&slot) = self.index.get(key) {
-            self.remove(slot);
+        if let Some(slot) = self.0.find(key) {
+            self.0.remove(slot);
         }
-        if self.entries_max == 0 || bytes > self.bytes_max {
-            return;
+        let entry = Entry { key: key.into(), object, generation, stale_s, is_used: false };
+        if self.0.can_hold(clock_cache::Entry::bytes(&entry)) {
+            while self.0.evict_for(&entry).is_some() {}
+            self.0.insert(entry);
         }
-        while self.index.len() >= self.entries_max || self.bytes + bytes > self.bytes_max {
-            self.evict();
-        }
-        let key: Rc<[u8]> = key.into();
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
-        self.bytes += bytes;
-        self.index.insert(Rc::clone(&key), slot);
-        self.slots[slot] = Some(Entry { key, object, bytes, generation, stale_s, is_used: false });
     }
 
     /// The number of objects, and the bytes that they take.
     #[cfg(test)]
     pub(crate) fn size(&self) -> (usize, usize) {
-        (self.index.len(), self.bytes)
-    }
-
-    /// Removes an entry that was not used since the hand passed it. There is one at least.
-    fn evict(&mut self) {
-        loop {
-            let slot = self.clock_hand;
-            self.clock_hand = (self.clock_hand + 1) % self.slots.len();
-            match &mut self.slots[slot] {
-                Some(entry) if entry.is_used => entry.is_used = false,
-                Some(_) => return self.remove(slot),
-                None => {}
-            }
-        }
-    }
-
-    fn remove(&mut self, slot: usize) {
-        let Some(entry) = self.slots[slot].take() else { return };
-        self.index.remove(&entry.key);
-        self.bytes -= entry.bytes;
-        self.free.push(slot);
+        self.0.size()
     }
 }
 

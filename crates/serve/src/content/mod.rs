@@ -8,6 +8,7 @@
 
 pub(crate) mod blocking_pool;
 pub(crate) mod body;
+pub(crate) mod clock_cache;
 pub(crate) mod forwarded;
 pub(crate) mod held;
 pub(crate) mod local;

@@ -23,7 +23,7 @@ const LEFT_NS: u64 = 300_000_000_000;
 #[derive(Default)]
 pub(crate) struct Leases {
     by_socket: HashMap<SocketId, SentBytes, RandomState>,
-    /// Those of closed connections, with the time at which they end.
+    /// Leases of closed connections, with the time at which they end.
     left: VecDeque<(Instant, SentBytes)>,
     looked: Instant,
 }

@@ -4,6 +4,7 @@ use std::io;
 
 use rustix::io::Errno;
 use thalweg_sys::Fault;
+use thalweg_sys::file::leads_nowhere;
 
 use crate::content::refusal::Refusal;
 
@@ -26,18 +27,7 @@ impl Miss {
         Self::Refused(match Errno::from_io_error(error) {
             Some(Errno::AGAIN) => return Self::WouldBlock,
             Some(Errno::ACCESS | Errno::PERM) => Refusal::Forbidden,
-            Some(
-                Errno::NOENT
-                | Errno::NOTDIR
-                | Errno::LOOP
-                | Errno::XDEV
-                | Errno::NAMETOOLONG
-                | Errno::NXIO
-                | Errno::NODEV
-                | Errno::ISDIR
-                | Errno::INVAL
-                | Errno::ILSEQ,
-            ) => Refusal::NotFound,
+            Some(_) if leads_nowhere(error) => Refusal::NotFound,
             _ if Fault::of(error) == Fault::NoDescriptor => Refusal::Exhausted,
             _ => Refusal::Failed,
         })

@@ -219,7 +219,7 @@ impl<N: Namespace> LocalOrigin<N> {
     /// Closes all open files, except for those that are being sent.
     #[cold]
     pub(crate) fn release_descriptors(&mut self) {
-        for entry in self.cache.remove_descriptors() {
+        for entry in self.cache.remove_all(|entry| entry.object.holds_descriptor()) {
             self.folders.leave(entry.folder);
         }
     }
