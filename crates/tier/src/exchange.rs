@@ -179,7 +179,8 @@ impl Exchange {
             if let Decision::StaleWhileRevalidate { validation, .. } = decision {
                 let (reason, fallback) = (validation.reason, None);
                 let validation = validation.has_conditions().then_some(validation);
-                let _ = other.ask_origin(&entry, head, Question { validation, reason, fallback }).await;
+                let answer = other.ask_origin(&entry, head, Question { validation, reason, fallback }).await;
+                other.report_failed(&answer);
             }
             entry.is_validated.store(false, std::sync::atomic::Ordering::Release);
         });

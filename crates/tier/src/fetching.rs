@@ -169,6 +169,13 @@ impl Exchange {
         Answer::Failed(Failure { status: failure.status, reason: failure.reason, cache_status })
     }
 
+    /// Reports the failure of a validation that no client waits for; its answer is what it stored.
+    pub(super) fn report_failed(&self, answer: &Answer) {
+        if let Answer::Failed(failure) = answer {
+            (self.shared.log)(&format!("{} could not be validated: {}", self.name, failure.reason));
+        }
+    }
+
     /// A stale response in the place of a failing origin's.
     async fn stand_in(&self, head: &Head, index: usize, reason: ForwardReason, status: Option<u16>) -> Option<Answer> {
         let outcome = Outcome::Forward { reason, status, stored: false, collapsed: false };

@@ -20,7 +20,7 @@ use crate::purge::{Purge, PurgeKind};
 use crate::shared::{Clock, Log, Shared};
 use crate::store::Store;
 
-/// How often tables are tidied and the store is made durable.
+/// How often tables are tidied.
 const UPKEEP_TIME: Duration = Duration::from_secs(5);
 
 /// The settings of a tier.
@@ -149,7 +149,7 @@ impl Drop for Tier {
     }
 }
 
-/// Forgets what is over, and makes durable what was appended.
+/// Takes entries out of the tables that nothing is going on for any more.
 async fn upkeep(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(UPKEEP_TIME).await;

@@ -68,7 +68,7 @@ impl Exchange {
         let reason = ForwardReason::Stale;
         let validation = Validation::of(&stored, Some(index), reason, None);
         let validation = validation.has_conditions().then_some(validation);
-        // Its answer is what it has stored.
-        let _ = self.ask_origin(&entry, head, Question { validation, reason, fallback: None }).await;
+        let answer = self.ask_origin(&entry, head, Question { validation, reason, fallback: None }).await;
+        self.report_failed(&answer);
     }
 }
