@@ -2,10 +2,8 @@
 
 What a server does not do by default, and its documentation offers for a shared cache that obeys the origin, is switched on."""
 
-import pathlib
-
 from . import process
-from .file_servers import FileServer
+from .file_servers import FileServer, event_mpm
 
 STORE_MB = 1024
 
@@ -132,39 +130,17 @@ class Apache(CachingServer):
     name, program = "apache", "apache2"
 
     def command(self, folder, www, port, log):
-        modules = pathlib.Path("/usr/lib/apache2/modules")
         (folder / "cache").mkdir(exist_ok=True)
         for path in (folder, folder / "cache"):
             path.chmod(0o777)
-        load = "\n".join(f"LoadModule {name}_module {modules}/mod_{name}.so"
-                         for name in ("mpm_event", "authz_core", "proxy", "proxy_http", "cache", "cache_disk"))
-        config = folder / "apache.conf"
-        config.write_text(f"""ServerRoot {folder}
-ServerName localhost
-PidFile {folder}/pid
-ErrorLog {folder}/error.log
-DefaultRuntimeDir {folder}
-{load}
-Listen 127.0.0.1:{port}
-ServerLimit 1
-StartServers 1
-ThreadsPerChild 128
-ThreadLimit 128
-MaxRequestWorkers 128
-KeepAlive On
-MaxKeepAliveRequests 0
-KeepAliveTimeout 600
-User www-data
-Group www-data
-CacheRoot {folder}/cache
+        return [self.path, "-DFOREGROUND", "-f", str(event_mpm(folder, port, ["proxy", "proxy_http", "cache", "cache_disk"], f"""CacheRoot {folder}/cache
 CacheEnable disk /
 CacheQuickHandler on
 CacheLock on
 CacheMaxFileSize 1073741824
 ProxyPass / http://127.0.0.1:{self.origin}/
 ProxyPreserveHost on
-""")
-        return [self.path, "-DFOREGROUND", "-f", str(config)]
+"""))]
 
 
 def all_servers(thalweg, drivers=("uring", "epoll")):

@@ -159,18 +159,29 @@ class Apache(FileServer):
     name, program, logs = "apache event", "apache2", True
 
     def command(self, folder, www, port, log):
-        modules = pathlib.Path("/usr/lib/apache2/modules")
-        config = folder / "apache.conf"
         access = f'LogFormat "%h %l %u %t \\"%r\\" %>s %O \\"%{{Referer}}i\\" \\"%{{User-Agent}}i\\"" combined\nCustomLog {log} combined\nBufferedLogs On\n' if log else ""
-        config.write_text(f"""ServerRoot {folder}
+        return [self.path, "-DFOREGROUND", "-f", str(event_mpm(folder, port, ["mime"], f"""TypesConfig /etc/mime.types
+EnableSendfile On
+DocumentRoot {www}
+<Directory {www}>
+  Require all granted
+  AllowOverride None
+  Options None
+</Directory>
+{access}"""))]
+
+
+def event_mpm(folder, port, modules, more):
+    """Apache's configuration: the event MPM with one process of 128 threads, these modules, and more directives."""
+    place = pathlib.Path("/usr/lib/apache2/modules")
+    load = "\n".join(f"LoadModule {name}_module {place}/mod_{name}.so" for name in ["mpm_event", "authz_core", *modules])
+    config = folder / "apache.conf"
+    config.write_text(f"""ServerRoot {folder}
 ServerName localhost
 PidFile {folder}/pid
 ErrorLog {folder}/error.log
 DefaultRuntimeDir {folder}
-LoadModule mpm_event_module {modules}/mod_mpm_event.so
-LoadModule authz_core_module {modules}/mod_authz_core.so
-LoadModule mime_module {modules}/mod_mime.so
-TypesConfig /etc/mime.types
+{load}
 Listen 127.0.0.1:{port}
 ServerLimit 1
 StartServers 1
@@ -180,17 +191,10 @@ MaxRequestWorkers 128
 KeepAlive On
 MaxKeepAliveRequests 0
 KeepAliveTimeout 600
-EnableSendfile On
 User www-data
 Group www-data
-DocumentRoot {www}
-<Directory {www}>
-  Require all granted
-  AllowOverride None
-  Options None
-</Directory>
-{access}""")
-        return [self.path, "-DFOREGROUND", "-f", str(config)]
+{more}""")
+    return config
 
 
 class Caddy(FileServer):
