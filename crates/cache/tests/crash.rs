@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use support::{body_of, bytes_of, key};
+use support::{Versions, body_of, bytes_of, key};
 use thalweg_cache::{Cache, Description, Maintenance, Part, Purge, Settings, medium::Allocation};
 
 const SIZE: u64 = 24 << 20;
@@ -73,15 +73,6 @@ fn fill(path: &Path, seed: u64, mut version: u64) {
             }
         }
     }
-}
-
-/// The versions of a part.
-#[derive(Default)]
-struct Versions {
-    /// The one that was found or appended last; none if the last crash has hidden it.
-    current: Option<u64>,
-    /// Those that a crash may leave, from the newest durable one on.
-    possible: Vec<u64>,
 }
 
 /// The versions that may be found.

@@ -7,22 +7,11 @@ mod support;
 
 use rand::RngExt;
 use std::{collections::BTreeMap, sync::Arc};
-use support::{Random, body_of, bytes_of, key, open, volume_on};
+use support::{Random, Versions, body_of, bytes_of, key, open, volume_on};
 use thalweg_cache::{
     Description, Part, Purge, Settings, Volume,
     medium::{Faults, Faulty, Medium},
 };
-
-/// A part of an object.
-#[derive(Default)]
-struct Versions {
-    /// A look-up may find this one, or nothing.
-    current: Option<u64>,
-    /// The next crash may leave these, in order: from the newest durable one on. Those that a crash
-    /// has hidden are among them: the next one may bring them back, as long as nothing newer is
-    /// durable and no purge came after them.
-    possible: Vec<u64>,
-}
 
 #[derive(Default)]
 struct Model {

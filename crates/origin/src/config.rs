@@ -97,10 +97,10 @@ pub enum Protocol {
 /// The authorities that are trusted for TLS.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Trust {
-    /// Those of the system.
+    /// The authorities that the system trusts.
     #[default]
     System,
-    /// Those of a text in PEM.
+    /// The authorities of a text in PEM.
     Pem(Vec<u8>),
     /// Every certificate is accepted. For tests.
     Insecure,

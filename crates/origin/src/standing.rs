@@ -31,7 +31,7 @@ pub struct OriginStatistics {
     pub connections_opened: u64,
     /// Connections that are open, or being opened.
     pub connections: u64,
-    /// Those of them that no request uses.
+    /// Open connections that no request uses.
     pub connections_idle: u64,
     /// Requests whose response is not complete.
     pub requests: u64,

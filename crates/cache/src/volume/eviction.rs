@@ -123,8 +123,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Those of the main area that get a second chance: the ones with the most hits first, as far
-    /// as their share of the stripe goes.
+    /// Fragments of the main area that get a second chance: the ones with the most hits first, as
+    /// far as their share of the stripe goes.
     fn survivors(&self, mut candidates: Vec<Candidate>, reserved_bytes: u64) -> Vec<Item> {
         candidates.retain(|candidate| candidate.entry.hits > 0);
         candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.entry.hits));

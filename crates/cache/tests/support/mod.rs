@@ -17,6 +17,18 @@ pub fn runs(few: u64) -> u64 {
     std::env::var("THALWEG_CACHE_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(few)
 }
 
+/// The versions of a part that may be found.
+#[derive(Default)]
+pub struct Versions {
+    /// The version that was found or appended last: a look-up may find it, or nothing. None if the
+    /// last crash has hidden it.
+    pub current: Option<u64>,
+    /// The versions that the next crash may leave, from the newest durable one on. Those that a
+    /// crash has hidden are among them: the next one may bring them back, as long as nothing newer
+    /// is durable and no purge came after them.
+    pub possible: Vec<u64>,
+}
+
 pub fn key(object: u64) -> Key {
     Key::of(&object.to_le_bytes())
 }
