@@ -156,19 +156,22 @@ fn without_scheme(pattern: &str) -> &str {
     rest.unwrap_or(pattern)
 }
 
-/// The part of a name that a pattern is compared with.
-fn compared<'a>(name: &'a str, pattern: &str) -> &'a str {
-    if pattern.starts_with('/') { name.find('/').map_or("", |slash| &name[slash..]) } else { name }
+/// The parts of a name and of a pattern that are compared: the paths alone, if the pattern has no
+/// host, or the name has none since its site answers for all hosts.
+fn compared<'a>(name: &'a str, pattern: &'a str) -> (&'a str, &'a str) {
+    let path = |text: &'a str| text.find('/').map_or("", |slash| &text[slash..]);
+    let pattern = without_scheme(pattern);
+    if pattern.starts_with('/') || name.starts_with('/') { (path(name), path(pattern)) } else { (name, pattern) }
 }
 
 fn begins_with(name: &str, prefix: &str) -> bool {
-    let prefix = without_scheme(prefix);
-    compared(name, prefix).starts_with(prefix)
+    let (name, prefix) = compared(name, prefix);
+    name.starts_with(prefix)
 }
 
 fn is_named(name: &str, url: &str) -> bool {
-    let url = without_scheme(url);
-    compared(name, url) == url
+    let (name, url) = compared(name, url);
+    name == url
 }
 
 fn list(options: &CacheLsOptions) -> Result<ExitCode, Failure> {
@@ -331,6 +334,10 @@ mod tests {
         for (url, is) in [("https://a.example/debian/x", true), ("/debian/x", true), ("/debian/", false), ("x", false)]
         {
             assert_eq!(is_named(name, url), is, "{url}");
+        }
+        // A site without a host answers for all of them.
+        for (url, is) in [("https://a.example/x", true), ("b.example/x", true), ("/x", true), ("a.example/y", false)] {
+            assert_eq!((is_named("/x", url), begins_with("/x", url)), (is, is), "{url}");
         }
     }
 }
