@@ -491,7 +491,13 @@ fn a_crash_beside_checkpoints_costs_fragments_alone() {
             medium.crash();
             volume = open(&medium);
             let statistics = volume.statistics();
-            assert_eq!((statistics.damaged_checkpoints, statistics.emptied), (0, 0), "{seed}: {statistics:?}");
+            // A mark is the only write of one block here: segments have records behind their
+            // summaries. One that is torn is a damaged checkpoint, beside which the older one is
+            // whole.
+            let is_mark_torn = medium.torn().is_some_and(|(_, bytes)| bytes == 4096);
+            let context = format!("{seed}: {:?} is torn, {statistics:?}", medium.torn());
+            assert_eq!(statistics.emptied, 0, "{context}");
+            assert!(statistics.damaged_checkpoints <= u64::from(is_mark_torn), "{context}");
             for object in 0..50 {
                 let found = version(&volume, object);
                 let least = flushed.get(&object).copied();

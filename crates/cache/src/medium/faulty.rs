@@ -60,6 +60,8 @@ struct State {
     unsynced: Vec<Vec<(usize, Box<[u8]>)>>,
     faults: Faults,
     powerless: bool,
+    /// The offset and the length of the write that the last failure of the power has torn.
+    torn: Option<(u64, usize)>,
     draws: u64,
     reads: u64,
     bytes_read: u64,
@@ -81,6 +83,7 @@ impl Faulty {
             unsynced: Vec::new(),
             faults: Faults::default(),
             powerless: false,
+            torn: None,
             draws: seed,
             reads: 0,
             bytes_read: 0,
@@ -92,7 +95,13 @@ impl Faulty {
 
     /// Sets the faults that hold from now on.
     pub fn set_faults(&self, faults: Faults) {
-        self.state().faults = faults;
+        let mut state = self.state();
+        (state.faults, state.torn) = (faults, None);
+    }
+
+    /// The offset and the length of the write that the power failed in since faults were set last.
+    pub fn torn(&self) -> Option<(u64, usize)> {
+        self.state().torn
     }
 
     /// The power fails now: of each block that was not made durable, any version is left, by
@@ -226,7 +235,7 @@ impl Medium for Faulty {
         if let Some(left) = state.faults.power_for_bytes {
             if left < bytes.len() as u64 {
                 state.store(&bytes[..left as usize], offset as usize);
-                state.powerless = true;
+                (state.powerless, state.torn) = (true, Some((offset, bytes.len())));
                 return Err(Errno::IO.into());
             }
             state.faults.power_for_bytes = Some(left - bytes.len() as u64);
