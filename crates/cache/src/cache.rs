@@ -9,9 +9,10 @@ use crate::{
     geometry::{Geometry, Membership, Shape},
     key::{Key, Part, mixed},
     medium::{Allocation, File, Medium},
+    pieces::Pieces,
     record::Description,
     statistics::Statistics,
-    volume::{Fragment, Purge, Settings, Stored, StoredHead, Verification, Volume},
+    volume::{Fragment, Looked, Purge, Settings, Stored, StoredHead, Verification, Volume},
 };
 use std::{
     path::{Path, PathBuf},
@@ -134,14 +135,27 @@ impl Cache {
         }
     }
 
+    /// Looks a part of an object up, unless that may wait for the disk.
+    pub fn lookup_now(&self, key: Key, part: Part) -> Result<Looked, Error> {
+        match self.volume_of(key) {
+            Some(volume) => volume.lookup_now(key, part),
+            None => Err(Error::NoVolume),
+        }
+    }
+
     /// Appends a part of an object.
-    pub fn append(&self, key: Key, part: Part, description: Description, body: &[u8]) -> Result<(), Error> {
+    pub fn append(&self, key: Key, part: Part, description: Description, body: impl Into<Pieces>) -> Result<(), Error> {
         let volume = self.volume_of(key).ok_or(Error::NoVolume)?;
         let appended = volume.append(key, part, description, body);
         if appended.is_err() {
             self.take_out_lost();
         }
         appended
+    }
+
+    /// Appends a part of an object if that needs no wait, and says whether it did.
+    pub fn append_now(&self, key: Key, part: Part, description: Description, body: &Pieces) -> Result<bool, Error> {
+        self.volume_of(key).ok_or(Error::NoVolume)?.append_now(key, part, description, body)
     }
 
     /// Purges all parts of an object.

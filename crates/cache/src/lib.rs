@@ -10,6 +10,7 @@
 //! | --- | --- |
 //! | `key` | names of objects and their parts |
 //! | `medium` | files, devices, and memory with faults |
+//! | `pieces` | bodies in memory |
 //! | `head` | names in heads |
 //! | `geometry` | where things lie, the superblock |
 //! | `record`, `segment` | the formats of what stripes hold |
@@ -32,6 +33,7 @@ mod key;
 mod leases;
 mod maintenance;
 pub mod medium;
+mod pieces;
 mod purges;
 mod record;
 mod segment;
@@ -45,6 +47,7 @@ pub use head::{Head, NAME_BYTES_MAX};
 pub use key::{Key, NotAKey, Part};
 pub use leases::Lease;
 pub use maintenance::Maintenance;
+pub use pieces::Pieces;
 pub use record::{Description, GROUPS_MAX};
 pub use statistics::Statistics;
-pub use volume::{Body, Clock, Fragment, Location, Purge, Settings, Stored, StoredHead, Verification, Volume};
+pub use volume::{Body, Clock, Fragment, Location, Looked, Purge, Settings, Stored, StoredHead, Verification, Volume};

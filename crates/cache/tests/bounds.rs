@@ -15,7 +15,7 @@ use std::{
 };
 use support::{bytes_of, key, open, settings, volume_on};
 use thalweg_cache::{
-    Body, Cache, Description, Error, Head, Part, Purge, Settings, Shape, StoredHead, Volume,
+    Body, Cache, Description, Error, Fragment, Head, Looked, Part, Pieces, Purge, Settings, Shape, StoredHead, Volume,
     medium::{Allocation, Faults, Faulty, File, Medium},
 };
 
@@ -79,7 +79,7 @@ fn the_directory_takes_two_thousandths_of_the_volume() {
         Cache::create(&path, size, Allocation::Sparse, shape).expect("a file can be made");
         let statistics = Cache::open(&[path], settings()).expect("it was just made").statistics();
         let fragments = size / u64::from(mean);
-        let buffers = 5 * u64::from(shape.stripe_bytes);
+        let buffers = 4 * u64::from(shape.stripe_bytes);
         let bytes = statistics.memory_bytes_max - buffers;
         assert!(bytes <= 16 * fragments, "{size}: {bytes} bytes for {fragments} fragments");
         assert!(bytes as f64 <= 0.002 * size as f64, "{size}: {bytes} bytes");
@@ -243,6 +243,27 @@ fn fragments_are_found_before_they_are_written_and_afterwards() {
     append(&volume, 3, most);
     let too_long = volume.append(key(4), FIRST(), description, &vec![0; most + 1]);
     assert!(matches!(too_long, Err(Error::FragmentTooLong { .. })));
+}
+
+#[test]
+fn what_needs_the_disk_waits_and_all_else_is_done_at_once() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let volume = volume_in_file(&folder, settings());
+    let now = |object| volume.lookup_now(key(object), FIRST()).expect("the file is readable");
+    let append = |object, bytes| {
+        let body = Pieces::from(&vec![object as u8; bytes]);
+        volume.append_now(key(object), FIRST(), Description::default(), &body).expect("the file is writable")
+    };
+    assert!(append(1, 30_000) && append(2, 100));
+    assert!(matches!(now(1), Looked::Done(Some(_))), "it is in memory");
+    assert!(matches!(now(3), Looked::Done(None)), "the directory does not have it");
+    volume.flush_all().expect("the file is writable");
+    assert!(matches!(now(2), Looked::Done(Some(_))), "the page cache has it");
+    assert!(matches!(now(1), Looked::Waits), "it was never verified");
+    assert!(finds(&volume, 1));
+    assert!(matches!(now(1), Looked::Done(Some(Fragment { body: Body::File(_), .. }))));
+    let appended = (10..1000).take_while(|object| append(*object, 8_000)).count();
+    assert!((1..900).contains(&appended), "{appended} fragments without a write");
 }
 
 /// A file, and the bytes that were read from it.

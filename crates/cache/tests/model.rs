@@ -9,7 +9,7 @@ use rand::RngExt;
 use std::{collections::BTreeMap, sync::Arc};
 use support::{Random, Versions, body_of, bytes_of, key, open, volume_on};
 use thalweg_cache::{
-    Description, Part, Purge, Settings, Volume,
+    Description, Looked, Part, Pieces, Purge, Settings, Volume,
     medium::{Faults, Faulty, Medium},
 };
 
@@ -65,7 +65,11 @@ const OBJECTS: u64 = 60;
 const PARTS: u32 = 4;
 
 fn look_up(volume: &Volume, model: &Model, object: u64, part: u32, crashed: bool) -> bool {
-    let Ok(Some(fragment)) = volume.lookup(key(object), Part::fragment(part)) else { return false };
+    let found = match volume.lookup_now(key(object), Part::fragment(part)) {
+        Ok(Looked::Done(found)) => Ok(found),
+        Ok(Looked::Waits) | Err(_) => volume.lookup(key(object), Part::fragment(part)),
+    };
+    let Ok(Some(fragment)) = found else { return false };
     let version = fragment.description.version;
     model.check(object, part, version, crashed);
     assert_eq!(bytes_of(&fragment), body_of(object, part, version), "wrong bytes");
@@ -100,7 +104,13 @@ fn operate(volume: &Volume, model: &mut Model, random: &mut Random, version: &mu
             let description = Description { version: *version, object_bytes: 0, groups: [0, group, 0, 0] };
             model.groups.insert(object, group);
             let body = body_of(object, part, *version);
-            if volume.append(key(object), Part::fragment(part), description, &body).is_ok() {
+            let at = body.len() / 3;
+            let pieces = Pieces::from(vec![body[..at].to_vec().into(), body[at..].to_vec().into()]);
+            // Both ways lead to the same state.
+            let (key, part_of_it) = (key(object), Part::fragment(part));
+            let is_done =
+                random.random() && matches!(volume.append_now(key, part_of_it, description, &pieces), Ok(true));
+            if is_done || volume.append(key, part_of_it, description, pieces).is_ok() {
                 model.append(object, part, *version);
             }
         }

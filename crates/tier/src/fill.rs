@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use thalweg_cache::Pieces;
 use tokio::sync::Notify;
 
 use crate::counters::Counters;
@@ -24,6 +25,8 @@ const UNREAD_BYTES_MAX: u64 = 16 << 20;
 const RESUMPTIONS_MAX: u32 = 5;
 /// Fragments that stay in memory if the store does not take them.
 const KEPT_MAX: usize = 4;
+/// Pieces shorter than this are joined.
+const SMALL_PIECE_BYTES: usize = 2 << 10;
 /// How long a fill that the store takes nothing of waits for a reader.
 const READER_TIME: Duration = Duration::from_secs(60);
 
@@ -39,7 +42,7 @@ pub(crate) trait FillTarget: Send + Sync {
     fn fetch(&self, start: u64, end: u64) -> BoxFuture<'_, Result<UpstreamResponse, Arc<str>>>;
 
     /// Stores a whole fragment; whether the store took it.
-    fn append(&self, number: u32, fragment: Bytes) -> BoxFuture<'_, bool>;
+    fn append(&self, number: u32, fragment: Pieces) -> BoxFuture<'_, bool>;
 
     fn counters(&self) -> &Counters;
 }
@@ -63,9 +66,31 @@ struct State {
     /// The offset of the next byte that comes.
     position: u64,
     /// Fragments before it that the store did not take.
-    kept: VecDeque<(u32, Bytes)>,
+    kept: VecDeque<(u32, Pieces)>,
     outcome: Option<Outcome>,
     waiters: Vec<Wake>,
+}
+
+impl State {
+    /// Adds a piece. Small ones are joined with neighbours that are no larger, so that each byte is
+    /// copied a few times at most, and the number of pieces is bounded.
+    fn push(&mut self, start: u64, piece: Bytes) {
+        self.pieces.push((start, piece));
+        while let [.., (start, before), (_, last)] = &self.pieces[..]
+            && before.len() < SMALL_PIECE_BYTES
+            && last.len() >= before.len()
+        {
+            let joined = (*start, [&before[..], last].concat().into());
+            self.pieces.truncate(self.pieces.len() - 2);
+            self.pieces.push(joined);
+        }
+    }
+
+    /// What has come of the fragment.
+    fn fragment(&self) -> Pieces {
+        let pieces: Vec<_> = self.pieces.iter().map(|(_, bytes)| bytes.clone()).collect();
+        pieces.into()
+    }
 }
 
 /// How a fill ended.
@@ -128,8 +153,10 @@ impl Fill {
         let number = number_of(position);
         if number < state.number {
             let kept = state.kept.iter().find(|(kept, _)| *kept == number);
-            return kept.map_or(Tip::Passed, |(number, bytes)| {
-                Tip::Bytes(cut(bytes, u64::from(*number) * FRAGMENT_BYTES, position, end))
+            return kept.map_or(Tip::Passed, |(number, pieces)| {
+                let mut bytes = pieces.at((position - u64::from(*number) * FRAGMENT_BYTES) as usize);
+                bytes.truncate((end - position) as usize);
+                Tip::Bytes(bytes)
             });
         }
         if number == state.number && position < state.position {
@@ -213,10 +240,10 @@ impl Fill {
                 let length = (fragment_end - state.position).min(bytes.len() as u64);
                 let piece = bytes.split_to(length as usize);
                 let start = state.position;
-                state.pieces.push((start, piece));
+                state.push(start, piece);
                 state.position += length;
                 let is_whole = state.position == fragment_end;
-                (std::mem::take(&mut state.waiters), is_whole.then(|| (state.number, joined(&state.pieces))))
+                (std::mem::take(&mut state.waiters), is_whole.then(|| (state.number, state.fragment())))
             };
             waiters.into_iter().for_each(|wake| wake());
             if let Some((number, fragment)) = whole {
@@ -226,7 +253,7 @@ impl Fill {
         Ok(())
     }
 
-    async fn store(&self, object: &dyn FillTarget, number: u32, fragment: Bytes) {
+    async fn store(&self, object: &dyn FillTarget, number: u32, fragment: Pieces) {
         // The last fragment of a range that does not reach the end of the object may be a part of
         // one, which is no fragment.
         let is_fragment = fragment.len() as u64 == object.fragment_bytes(number);
@@ -261,15 +288,4 @@ fn cut(bytes: &Bytes, start: u64, position: u64, end: u64) -> Bytes {
     let from = (position - start) as usize;
     let to = (end - start).min(bytes.len() as u64) as usize;
     bytes.slice(from..to)
-}
-
-fn joined(pieces: &[(u64, Bytes)]) -> Bytes {
-    match pieces {
-        [(_, bytes)] => bytes.clone(),
-        _ => {
-            let mut all = BytesMut::with_capacity(pieces.iter().map(|(_, bytes)| bytes.len()).sum());
-            pieces.iter().for_each(|(_, bytes)| all.extend_from_slice(bytes));
-            all.freeze()
-        }
-    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use thalweg_cache::{Description, Key, Part};
+use thalweg_cache::{Description, Key, Part, Pieces};
 use thalweg_caching::{ContentRange, FieldLines, StoredFields, Validation, Version};
 
 use crate::activity::Activity;
@@ -119,6 +119,12 @@ impl Fragmented {
         (found.len() as u64 == self.bytes_of(number)).then_some(found)
     }
 
+    /// The same on a thread that must not wait, if that is possible.
+    pub(crate) fn find_now(&self, number: u32) -> Option<Found> {
+        let found = self.shared.store.lookup_now(self.key, Part::fragment(number))?;
+        (found.len() as u64 == self.bytes_of(number)).then_some(found)
+    }
+
     /// Asks the origin for a part of this version.
     async fn fetch_range(&self, start: u64, end: u64) -> Result<UpstreamResponse, Arc<str>> {
         let changed = || Err(format!("{} has changed at the origin", self.source.target).into());
@@ -177,7 +183,7 @@ impl FillTarget for Fragmented {
         Box::pin(self.fetch_range(start, end))
     }
 
-    fn append(&self, number: u32, fragment: Bytes) -> BoxFuture<'_, bool> {
+    fn append(&self, number: u32, fragment: Pieces) -> BoxFuture<'_, bool> {
         Box::pin(async move {
             let part = Part::fragment(number);
             self.shared.stored(self.shared.store.append(self.key, part, self.description, fragment).await)

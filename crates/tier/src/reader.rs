@@ -57,17 +57,26 @@ impl FragmentReader {
         self.state = State::Looking(search);
     }
 
-    /// A piece of a fragment that was found.
+    /// The next piece of a fragment that was found.
     fn piece_of(&mut self, found: Found) -> BodyPiece {
         let start = u64::from(number_of(self.position)) * FRAGMENT_BYTES;
         let range = self.position - start..(self.end - start).min(found.len() as u64);
-        let count = range.end - range.start;
+        let (piece, count) = match found {
+            Found::Memory(pieces) => {
+                let mut bytes = pieces.at(range.start as usize);
+                bytes.truncate((range.end - range.start) as usize);
+                let count = bytes.len() as u64;
+                (BodyPiece::Bytes(bytes), count)
+            }
+            Found::File(location) => {
+                let range = range.start as u32..range.end as u32;
+                let count = u64::from(range.end - range.start);
+                (BodyPiece::File { location, range }, count)
+            }
+        };
         self.position += count;
         Counters::add(&self.object.shared.counters.hit_bytes, count);
-        match found {
-            Found::Bytes(bytes) => BodyPiece::Bytes(bytes.slice(range.start as usize..range.end as usize)),
-            Found::File(location) => BodyPiece::File { location, range: range.start as u32..range.end as u32 },
-        }
+        piece
     }
 }
 
@@ -87,7 +96,10 @@ impl Reader for FragmentReader {
             match &self.state {
                 State::Idle => match self.object.fill_at(self.position) {
                     Some(fill) => self.state = State::AtFill(fill),
-                    None => self.search(&mut wake),
+                    None => match self.object.find_now(number_of(self.position)) {
+                        Some(found) => return self.piece_of(found),
+                        None => self.search(&mut wake),
+                    },
                 },
                 State::Looking(search) => {
                     let mut searched = search.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use bytes::Bytes;
 use thalweg_cache::{Description, Error, Key, Part, Purge};
 use tokio::runtime::Handle;
 
@@ -77,7 +78,7 @@ impl Shared {
         let Some(bytes) = head.encode(name) else { return false };
         let object_bytes = head.variants.last().map_or(0, |variant| variant.body.length());
         let description = Description { version: 0, object_bytes, groups };
-        let appended = self.store.append(key, Part::HEAD, description, bytes.into()).await;
+        let appended = self.store.append(key, Part::HEAD, description, Bytes::from(bytes)).await;
         match appended {
             Err(Error::FragmentTooLong { .. }) => false,
             other => self.stored(other),

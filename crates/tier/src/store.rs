@@ -5,29 +5,34 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use thalweg_cache::{Body as StoredBody, Cache, Description, Error, Fragment, Key, Location, Part, Purge};
+use thalweg_cache::{
+    Body as StoredBody, Cache, Description, Error, Fragment, Key, Location, Looked, Part, Pieces, Purge,
+};
 use tokio::task::spawn_blocking;
 
 /// Bytes of a fragment of a body.
 pub(crate) const FRAGMENT_BYTES: u64 = thalweg_cache::FRAGMENT_BYTES_MAX as u64;
 
+/// Bodies up to this size are appended on the thread of the task, unless it would have to wait.
+const TASK_BYTES_MAX: usize = 64 << 10;
+
 /// The bytes of a fragment that was found.
 pub(crate) enum Found {
-    Bytes(Bytes),
+    Memory(Pieces),
     File(Location),
 }
 
 impl Found {
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Bytes(bytes) => bytes.len(),
+            Self::Memory(pieces) => pieces.len(),
             Self::File(location) => location.length as usize,
         }
     }
 
     fn of(fragment: Fragment) -> Self {
         match fragment.body {
-            StoredBody::Memory(bytes) => Self::Bytes(Bytes::from_owner(bytes)),
+            StoredBody::Memory(pieces) => Self::Memory(pieces),
             StoredBody::File(location) => Self::File(location),
         }
     }
@@ -48,11 +53,18 @@ impl Store {
 
     /// The bytes of a head, in memory, and whether it was purged softly.
     pub(crate) async fn head(&self, key: Key) -> Result<Option<(Bytes, bool)>, Error> {
+        match self.0.lookup_now(key, Part::HEAD)? {
+            Looked::Done(None) => return Ok(None),
+            Looked::Done(Some(Fragment { body: StoredBody::Memory(pieces), is_stale, .. })) => {
+                return Ok(Some((pieces.joined(), is_stale)));
+            }
+            _ => {}
+        }
         self.on_thread(move |cache| {
             let Some(fragment) = cache.lookup(key, Part::HEAD)? else { return Ok(None) };
             let is_stale = fragment.is_stale;
             let bytes = match Found::of(fragment) {
-                Found::Bytes(bytes) => Some(bytes),
+                Found::Memory(pieces) => Some(pieces.joined()),
                 Found::File(location) => {
                     let mut bytes = vec![0; location.length as usize];
                     let read = location.file.read_exact_at(&mut bytes, location.offset);
@@ -66,7 +78,20 @@ impl Store {
 
     /// Looks a fragment up.
     pub(crate) async fn lookup(&self, key: Key, part: Part) -> Result<Option<Found>, Error> {
+        if let Looked::Done(found) = self.0.lookup_now(key, part)? {
+            return Ok(found.map(Found::of));
+        }
         self.on_thread(move |cache| Ok(cache.lookup(key, part)?.map(Found::of))).await
+    }
+
+    /// Looks a fragment up on the caller's thread; `None` if it is not there, or would have to be
+    /// waited for.
+    pub(crate) fn lookup_now(&self, key: Key, part: Part) -> Option<Found> {
+        match self.0.lookup_now(key, part) {
+            Ok(Looked::Done(found)) => found.map(Found::of),
+            // Whoever waits for the disk reports the error.
+            Ok(Looked::Waits) | Err(_) => None,
+        }
     }
 
     pub(crate) async fn append(
@@ -74,9 +99,13 @@ impl Store {
         key: Key,
         part: Part,
         description: Description,
-        body: Bytes,
+        body: impl Into<Pieces>,
     ) -> Result<(), Error> {
-        self.on_thread(move |cache| cache.append(key, part, description, &body)).await
+        let body = body.into();
+        if body.len() <= TASK_BYTES_MAX && self.0.append_now(key, part, description, &body)? {
+            return Ok(());
+        }
+        self.on_thread(move |cache| cache.append(key, part, description, body)).await
     }
 
     pub(crate) async fn purge(&self, purges: Vec<Purge>) -> Result<(), Error> {

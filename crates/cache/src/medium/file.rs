@@ -2,14 +2,20 @@
 //! is locked while it is open, so that two processes never write the same volume.
 
 use super::Medium;
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    io::{Errno, ReadWriteFlags, preadv2, pwritev},
+};
 use std::{
     fs::{OpenOptions, TryLockError},
-    io,
+    io::{self, IoSlice, IoSliceMut},
     os::unix::fs::FileExt,
     path::Path,
     sync::Arc,
 };
+
+/// Most pieces that one call of the kernel writes (IOV_MAX).
+const PIECES_MAX: usize = 1024;
 
 /// Whether the blocks of a new file are taken from the file system at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,6 +83,13 @@ impl File {
         let size = io::Seek::seek(&mut &file, io::SeekFrom::End(0))?;
         Ok(Self { file: Arc::new(file), size, read_only })
     }
+
+    fn check_end(&self, offset: u64, bytes: usize) -> io::Result<()> {
+        if offset.checked_add(bytes as u64).is_none_or(|end| end > self.size) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a write beyond the volume's size"));
+        }
+        Ok(())
+    }
 }
 
 impl Medium for File {
@@ -84,11 +97,37 @@ impl Medium for File {
         self.file.read_exact_at(buffer, offset)
     }
 
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.size) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a write beyond the volume's size"));
+    fn read_now(&self, buffer: &mut [u8], offset: u64) -> io::Result<bool> {
+        let bytes = buffer.len();
+        match preadv2(&self.file, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT) {
+            Ok(read) => Ok(read == bytes),
+            // The page cache does not have it, or the file system cannot tell.
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
         }
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.check_end(offset, bytes.len())?;
         self.file.write_all_at(bytes, offset)
+    }
+
+    fn write_pieces_at(&self, mut pieces: &mut [IoSlice<'_>], mut offset: u64) -> io::Result<()> {
+        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        self.check_end(offset, bytes)?;
+        while !pieces.is_empty() {
+            let count = pieces.len().min(PIECES_MAX);
+            match pwritev(&self.file, &pieces[..count], offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    IoSlice::advance_slices(&mut pieces, written);
+                    offset += written as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -8,7 +8,10 @@ mod file;
 pub use faulty::{Faults, Faulty, Kept};
 pub use file::{Allocation, File};
 
-use std::{io, sync::Arc};
+use std::{
+    io::{self, IoSlice},
+    sync::Arc,
+};
 
 /// The device that a volume lies on. Sizes are fixed: nothing is ever written beyond
 /// [`size`](Medium::size).
@@ -16,8 +19,19 @@ pub trait Medium: Send + Sync {
     /// Fills `buffer` from `offset`.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
+    /// Fills `buffer` from `offset` if that needs no wait for a disk, and says whether it did.
+    fn read_now(&self, buffer: &mut [u8], offset: u64) -> io::Result<bool> {
+        self.read_at(buffer, offset).map(|()| true)
+    }
+
     /// Writes all of `bytes` at `offset`; durable only after the next [`sync`](Medium::sync).
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all of `pieces` one behind the other from `offset`.
+    fn write_pieces_at(&self, pieces: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter()).copied().collect();
+        self.write_at(&bytes, offset)
+    }
 
     /// Makes durable what has been written.
     fn sync(&self) -> io::Result<()>;

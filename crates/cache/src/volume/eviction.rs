@@ -4,7 +4,7 @@
 //! stripe is given up by the step itself.
 
 use super::{
-    reader::Reading,
+    reader::{Reading, Waiting},
     state::{Item, Open, Volume, Writer},
     writer::Blocked,
 };
@@ -146,7 +146,7 @@ impl Volume {
 
     /// Reads a fragment before its stripe is overwritten; none if it is damaged or purged.
     fn saved(&self, candidate: &Candidate, hits: u8) -> Option<Item> {
-        match self.read_record(candidate.entry, candidate.place, true) {
+        match self.read_record(candidate.entry, candidate.place, true, Waiting::Allowed) {
             Ok(Reading::Whole(header, body)) => {
                 let asked = header.key == candidate.key && header.part == candidate.part;
                 (asked && !self.index().purges.covers(&header)).then_some(Item {
@@ -154,7 +154,7 @@ impl Volume {
                     part: header.part,
                     description: header.description,
                     stored_s: header.stored_s,
-                    body,
+                    body: body.into(),
                     body_checksum: header.body_checksum,
                     first_sequence: Some(header.first_sequence),
                     hits,
@@ -164,7 +164,7 @@ impl Volume {
                 self.index().statistics.damaged += 1;
                 None
             }
-            Ok(Reading::Unwritten | Reading::Head(_)) => {
+            Ok(Reading::Unwritten | Reading::Head(_) | Reading::Waits) => {
                 self.index().statistics.unwritten += 1;
                 None
             }

@@ -13,7 +13,7 @@ mod turns;
 mod walk;
 mod writer;
 
-pub use reader::{Body, Fragment, Location};
+pub use reader::{Body, Fragment, Location, Looked};
 pub use state::{Clock, Settings, Volume};
 pub use walk::{Stored, StoredHead, Verification};
 pub use writer::Purge;

@@ -8,8 +8,10 @@ use crate::{
     error::Error,
     key::{Key, Part, PartHash},
     leases::Lease,
+    pieces::Pieces,
     record::{Description, HEADER_BYTES, Header, record_bytes},
 };
+use bytes::Bytes;
 use std::{fs, sync::Arc};
 
 /// A fragment that was found.
@@ -29,9 +31,26 @@ pub struct Fragment {
 #[derive(Debug)]
 pub enum Body {
     /// In memory.
-    Memory(Arc<[u8]>),
+    Memory(Pieces),
     /// On the medium.
     File(Location),
+}
+
+/// The outcome of a look-up that does not wait.
+#[derive(Debug)]
+pub enum Looked {
+    /// It was done; the fragment, if it is there.
+    Done(Option<Fragment>),
+    /// It may have to wait for the disk, and [`Volume::lookup`] has to be called where that does no
+    /// harm.
+    Waits,
+}
+
+/// Whether a look-up may wait for the disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiting {
+    Allowed,
+    Avoided,
 }
 
 /// A range of a file that holds a fragment, and stays as it is while the location exists.
@@ -49,9 +68,11 @@ pub struct Location {
 
 /// The outcome of reading a record.
 pub(super) enum Reading {
-    Whole(Header, Arc<[u8]>),
+    Whole(Header, Bytes),
     /// The header alone was read.
     Head(Header),
+    /// Nothing was read: it may have to wait for the disk.
+    Waits,
     /// A checksum is wrong, and no older record explains it.
     Damaged,
     /// Another record lies there: the one that was expected never became durable.
@@ -61,40 +82,59 @@ pub(super) enum Reading {
 impl Volume {
     /// Looks a fragment up; `None` if it is not there, was purged, or is damaged.
     pub fn lookup(&self, key: Key, part: Part) -> Result<Option<Fragment>, Error> {
-        let found = if self.is_lost() { Ok(None) } else { self.find(key, part) };
-        if !matches!(found, Ok(Some(_))) {
-            self.index().statistics.misses += 1;
+        match self.count_miss(self.look_up(key, part, Waiting::Allowed))? {
+            Looked::Done(found) => Ok(found),
+            Looked::Waits => unreachable!("waiting was allowed"),
         }
-        found
     }
 
-    fn find(&self, key: Key, part: Part) -> Result<Option<Fragment>, Error> {
+    /// Looks a fragment up, unless that may wait for the disk: what is short has to be in the page
+    /// cache, and what is long has to have been verified.
+    pub fn lookup_now(&self, key: Key, part: Part) -> Result<Looked, Error> {
+        self.count_miss(self.look_up(key, part, Waiting::Avoided))
+    }
+
+    fn count_miss(&self, looked: Result<Looked, Error>) -> Result<Looked, Error> {
+        if matches!(looked, Ok(Looked::Done(None)) | Err(_)) {
+            self.index().statistics.misses += 1;
+        }
+        looked
+    }
+
+    fn look_up(&self, key: Key, part: Part, waiting: Waiting) -> Result<Looked, Error> {
+        if self.is_lost() {
+            return Ok(Looked::Done(None));
+        }
         let hash = PartHash::of(key, part);
         let (entry, lease, place) = {
             let mut index = self.index();
-            let Some(entry) = index.living(hash) else { return Ok(None) };
+            let Some(entry) = index.living(hash) else { return Ok(Looked::Done(None)) };
             if let Some(pending) = index.pending.get(&entry.offset_units).cloned() {
-                return Ok(index.take_pending(hash, entry, &pending, key, part));
+                return Ok(Looked::Done(index.take_pending(hash, entry, &pending, key, part)));
             }
             (entry, self.leases.lease(index.log.stripe_of(entry)), index.log.place_of(entry))
         };
         let in_memory = self.medium.file().is_none()
             || u64::from(entry.size_units) * 512 <= record_bytes(self.settings.memory_bytes_max as usize);
-        let reading = self.read_record(entry, place, in_memory || !entry.verified);
+        if waiting == Waiting::Avoided && !in_memory && !entry.verified {
+            return Ok(Looked::Waits);
+        }
+        let reading = self.read_record(entry, place, in_memory || !entry.verified, waiting);
         let reading = reading.map_err(|error| self.failed(error));
         let mut index = self.index();
         let (header, body) = match reading {
             Ok(Reading::Whole(header, body)) => (header, Some(body)),
             Ok(Reading::Head(header)) => (header, None),
+            Ok(Reading::Waits) => return Ok(Looked::Waits),
             Ok(Reading::Damaged) => {
                 index.statistics.damaged += 1;
                 index.directory.remove(hash, entry);
-                return Ok(None);
+                return Ok(Looked::Done(None));
             }
             Ok(Reading::Unwritten) => {
                 index.statistics.unwritten += 1;
                 index.directory.remove(hash, entry);
-                return Ok(None);
+                return Ok(Looked::Done(None));
             }
             Err(error) => {
                 index.directory.remove(hash, entry);
@@ -102,11 +142,11 @@ impl Volume {
             }
         };
         if (header.key, header.part) != (key, part) {
-            return Ok(None);
+            return Ok(Looked::Done(None));
         }
         if index.purges.covers(&header) {
             index.directory.remove(hash, entry);
-            return Ok(None);
+            return Ok(Looked::Done(None));
         }
         index.directory.update(hash, entry, |entry| {
             entry.hit();
@@ -117,19 +157,26 @@ impl Volume {
         let is_stale = index.purges.makes_stale(&header);
         drop(index);
         let body = match (body, self.medium.file()) {
-            (Some(body), _) if in_memory => Body::Memory(body),
+            (Some(body), _) if in_memory => Body::Memory(body.into()),
             (_, Some(file)) => {
                 let offset = self.offset(entry.offset_units) + HEADER_BYTES as u64;
                 Body::File(Location { file: Arc::clone(file), offset, length: header.body_bytes, lease })
             }
-            (body, None) => Body::Memory(body.expect("without a file, whole records are read")),
+            (body, None) => Body::Memory(body.expect("without a file, whole records are read").into()),
         };
-        Ok(Some(Fragment { description: header.description, stored_s: header.stored_s, is_stale, body }))
+        let (description, stored_s) = (header.description, header.stored_s);
+        Ok(Looked::Done(Some(Fragment { description, stored_s, is_stale, body })))
     }
 
     /// Reads the record of an entry, and verifies of it what was read. `place` is where the record
     /// must say that it was written.
-    pub(super) fn read_record(&self, entry: Entry, place: u64, whole: bool) -> Result<Reading, Error> {
+    pub(super) fn read_record(
+        &self,
+        entry: Entry,
+        place: u64,
+        whole: bool,
+        waiting: Waiting,
+    ) -> Result<Reading, Error> {
         let mut head = [0; HEADER_BYTES];
         let mut all = Vec::new();
         let record = if whole {
@@ -139,7 +186,14 @@ impl Volume {
             // The usual look-up of a long fragment, which allocates nothing.
             &mut head[..]
         };
-        self.medium.read_at(record, self.offset(entry.offset_units)).map_err(Error::reading)?;
+        let offset = self.offset(entry.offset_units);
+        let is_read = match waiting {
+            Waiting::Allowed => self.medium.read_at(record, offset).map(|()| true),
+            Waiting::Avoided => self.medium.read_now(record, offset),
+        };
+        if !is_read.map_err(Error::reading)? {
+            return Ok(Reading::Waits);
+        }
         let Some(header) = Header::decode(record, self.geometry.id) else {
             // Nothing was ever written to a block of zeros.
             let blank = record[..HEADER_BYTES].iter().all(|byte| *byte == 0);
@@ -151,11 +205,11 @@ impl Volume {
         if !whole {
             return Ok(Reading::Head(header));
         }
-        let body = &record[HEADER_BYTES..HEADER_BYTES + header.body_bytes as usize];
-        if !header.vouches_for(body, self.geometry.id) {
+        let body = HEADER_BYTES..HEADER_BYTES + header.body_bytes as usize;
+        if !header.vouches_for(&record[body.clone()], self.geometry.id) {
             return Ok(Reading::Damaged);
         }
-        Ok(Reading::Whole(header, body.into()))
+        Ok(Reading::Whole(header, Bytes::from(all).slice(body)))
     }
 }
 
@@ -175,7 +229,7 @@ impl Index {
         self.directory.update(hash, entry, Entry::hit);
         self.statistics.hits += 1;
         self.statistics.hit_bytes += u64::from(header.body_bytes);
-        let body = Body::Memory(Arc::clone(&pending.body));
+        let body = Body::Memory(pending.body.clone());
         let is_stale = self.purges.makes_stale(header);
         Some(Fragment { description: header.description, stored_s: header.stored_s, is_stale, body })
     }

@@ -87,7 +87,6 @@ impl Volume {
             epoch: geometry.epoch,
             checkpointed: recovered.mark.cursors.map(|(count, _)| count),
             checkpoint: recovered.next_checkpoint,
-            buffer: Vec::new(),
             set: geometry.set,
         };
         Ok(Self {

@@ -16,6 +16,7 @@ use crate::{
     key::{Key, Part, PartHash},
     leases::Leases,
     medium::Medium,
+    pieces::Pieces,
     purges::Purges,
     record::{Description, Header},
     segment::{self, Durable},
@@ -95,7 +96,7 @@ pub(super) struct Index {
 /// A record in memory.
 pub(super) struct Pending {
     pub(super) header: Header,
-    pub(super) body: Arc<[u8]>,
+    pub(super) body: Pieces,
 }
 
 /// The state of appending.
@@ -114,8 +115,6 @@ pub(super) struct Writer {
     pub(super) checkpointed: [u64; 2],
     /// The number of the next checkpoint; its slot follows from it.
     pub(super) checkpoint: u64,
-    /// The bytes of a segment while it is written.
-    pub(super) buffer: Vec<u8>,
     /// The set of volumes, as the superblock has it.
     pub(super) set: Membership,
 }
@@ -138,7 +137,7 @@ pub(super) struct Item {
     pub(super) part: Part,
     pub(super) description: Description,
     pub(super) stored_s: u64,
-    pub(super) body: Arc<[u8]>,
+    pub(super) body: Pieces,
     pub(super) body_checksum: u64,
     /// For a fragment that the store moves, the number with which the caller appended it.
     pub(super) first_sequence: Option<u64>,
@@ -240,9 +239,8 @@ impl Volume {
             capacity_bytes: u64::from(self.geometry.stripes()) * stripe_bytes,
             filled_bytes: filled * stripe_bytes,
             directory_bytes,
-            // Two open segments, the buffer that they are written from, and what an eviction in
-            // each area holds.
-            memory_bytes_max: directory_bytes + index.ghost.bytes() + tables + 5 * stripe_bytes,
+            // Two open segments, and what an eviction in each area holds.
+            memory_bytes_max: directory_bytes + index.ghost.bytes() + tables + 4 * stripe_bytes,
             oldest_s: (next != 0).then_some(u64::from(next)),
             ..index.statistics
         }

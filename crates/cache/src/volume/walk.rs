@@ -3,7 +3,7 @@
 //! on.
 
 use super::{
-    reader::Reading,
+    reader::{Reading, Waiting},
     state::{Index, Volume},
 };
 use crate::{
@@ -117,16 +117,16 @@ impl Volume {
                 return;
             }
             if let Some(pending) = index.pending.get(&entry.offset_units) {
-                index.note(entry, &pending.header, &pending.body, visitor, outcome);
+                index.note(entry, &pending.header, &pending.body.joined(), visitor, outcome);
                 return;
             }
             (index.log.place_of(entry), self.leases.lease(index.log.stripe_of(entry)))
         };
-        let mut reading = self.read_record(entry, place, matches!(visitor, Visitor::Whole));
+        let mut reading = self.read_record(entry, place, matches!(visitor, Visitor::Whole), Waiting::Allowed);
         if let (Ok(Reading::Head(header)), Visitor::Heads(_)) = (&reading, &*visitor)
             && header.part == Part::HEAD
         {
-            reading = self.read_record(entry, place, true);
+            reading = self.read_record(entry, place, true, Waiting::Allowed);
         }
         let mut index = self.index();
         match reading {
@@ -136,6 +136,7 @@ impl Volume {
                 index.note(entry, &header, &body, visitor, outcome);
             }
             Ok(Reading::Head(header)) => index.note(entry, &header, &[], visitor, outcome),
+            Ok(Reading::Waits) => {}
             Ok(Reading::Damaged) => {
                 outcome.damaged += 1;
                 index.statistics.damaged += 1;

@@ -5,15 +5,19 @@
 
 use super::state::{Index, Item, Open, Pending, Volume, Writer};
 use crate::{
-    bytes::{BLOCK_BYTES, UNIT_BYTES, checksum},
+    bytes::{BLOCK_BYTES, Checksum, UNIT_BYTES},
     cursor::{MAIN, PROBATION},
     directory,
     error::Error,
     key::{Key, Part, PartHash},
+    pieces::Pieces,
     record::{Description, HEADER_BYTES, Header, record_bytes},
     segment::{Durable, Entry, Summary},
 };
-use std::{io, sync::Arc};
+use std::{
+    io::{self, IoSlice},
+    sync::Arc,
+};
 
 /// A thing to purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,33 +48,58 @@ impl From<Error> for Blocked {
 impl Volume {
     /// Appends a fragment; it is found from now on, and durable some time later. Of two fragments
     /// with the same key and part, the newer one is found.
-    pub fn append(&self, key: Key, part: Part, description: Description, body: &[u8]) -> Result<(), Error> {
+    pub fn append(&self, key: Key, part: Part, description: Description, body: impl Into<Pieces>) -> Result<(), Error> {
+        self.append_pieces(key, part, description, body.into())
+    }
+
+    /// Appends a fragment if that needs no wait, neither for a write nor for another thread, and
+    /// says whether it did.
+    pub fn append_now(&self, key: Key, part: Part, description: Description, body: &Pieces) -> Result<bool, Error> {
         self.check_writable()?;
-        let most = self.geometry.body_bytes_max();
-        if body.len() > most {
-            return Err(Error::FragmentTooLong { bytes: body.len(), most });
-        }
-        let mut item = Some(Item {
-            key,
-            part,
-            description,
-            stored_s: (self.settings.clock)(),
-            body: body.into(),
-            body_checksum: checksum(self.geometry.id, body),
-            first_sequence: None,
-            hits: 0,
-        });
-        let mut area = None;
+        self.check_length(body)?;
         let bytes = record_bytes(body.len());
+        let (stripe_bytes, entries_max) = (self.geometry.stripe_bytes, Summary::capacity(self.geometry.summary_bytes));
+        let Ok(mut writer) = self.writer.try_lock() else { return Ok(false) };
+        // Which area it goes to is asked once: the ghost list forgets what it was asked for.
+        if !writer.open.iter().all(|open| open.has_room(bytes, stripe_bytes, entries_max)) {
+            return Ok(false);
+        }
+        let area = self.admission(PartHash::of(key, part));
+        self.put_new(&mut writer, area, self.item(key, part, description, body.clone()));
+        Ok(true)
+    }
+
+    fn append_pieces(&self, key: Key, part: Part, description: Description, body: Pieces) -> Result<(), Error> {
+        self.check_writable()?;
+        self.check_length(&body)?;
+        let bytes = record_bytes(body.len());
+        let mut item = Some(self.item(key, part, description, body));
+        let mut area = None;
         self.attempt(|writer| {
             let area = *area.get_or_insert_with(|| self.admission(PartHash::of(key, part)));
             self.make_room(writer, area, bytes)?;
-            let mut index = self.index();
-            index.statistics.appended += 1;
-            index.statistics.appended_bytes += body.len() as u64;
-            self.put(writer, &mut index, area, item.take().expect("only the last attempt comes here"));
+            self.put_new(writer, area, item.take().expect("only the last attempt comes here"));
             Ok(())
         })
+    }
+
+    fn check_length(&self, body: &Pieces) -> Result<(), Error> {
+        let (bytes, most) = (body.len(), self.geometry.body_bytes_max());
+        if bytes > most { Err(Error::FragmentTooLong { bytes, most }) } else { Ok(()) }
+    }
+
+    fn item(&self, key: Key, part: Part, description: Description, body: Pieces) -> Item {
+        let mut sum = Checksum::of_volume(self.geometry.id);
+        body.iter().for_each(|piece| sum.add(piece));
+        let (stored_s, body_checksum) = ((self.settings.clock)(), sum.value());
+        Item { key, part, description, stored_s, body, body_checksum, first_sequence: None, hits: 0 }
+    }
+
+    fn put_new(&self, writer: &mut Writer, area: usize, item: Item) {
+        let mut index = self.index();
+        index.statistics.appended += 1;
+        index.statistics.appended_bytes += item.body.len() as u64;
+        self.put(writer, &mut index, area, item);
     }
 
     /// Appends under the writer's lock; again, without it in between, after a checkpoint that a
@@ -220,9 +249,8 @@ impl Volume {
         let end = open.end.next_multiple_of(BLOCK_BYTES as u32);
         let stripe = self.index().log.rings[area].stripe(count);
         let now = (self.settings.clock)();
-        self.assemble(writer, area, end - start, now);
         let offset = self.geometry.stripe_offset(stripe) + u64::from(start);
-        let written = self.medium.write_at(&writer.buffer, offset);
+        let written = self.write_segment(writer, area, (offset, end - start), now);
         let open = &mut writer.open[area];
         let mut index = self.index();
         for pending in &open.records {
@@ -247,27 +275,37 @@ impl Volume {
         Ok(())
     }
 
-    /// Puts the bytes of a segment together.
-    fn assemble(&self, writer: &mut Writer, area: usize, bytes: u32, now: u64) {
+    /// Writes a segment of `bytes` at this offset of the medium: its summary, and its records as
+    /// they lie in memory.
+    fn write_segment(&self, writer: &mut Writer, area: usize, (offset, bytes): (u64, u32), now: u64) -> io::Result<()> {
         let place = {
             let open = &writer.open[area];
             self.index().log.place(area, open.count, open.start)
         };
+        let Writer { epoch, purges, durable, .. } = *writer;
         let open = &mut writer.open[area];
         let entries = std::mem::take(&mut open.entries);
-        let Writer { epoch, purges, durable, .. } = *writer;
         let summary = Summary { place, epoch, bytes, written_s: now, purges, durable, entries };
-        writer.buffer.clear();
-        writer.buffer.resize(bytes as usize, 0);
-        summary.encode(&mut writer.buffer[..self.geometry.summary_bytes as usize], self.geometry.id);
+        let mut block = vec![0; self.geometry.summary_bytes as usize];
+        summary.encode(&mut block, self.geometry.id);
         open.entries = summary.entries;
-        let stripe_bytes = u64::from(self.geometry.stripe_bytes);
-        for pending in &open.records {
-            let at = (pending.header.place % stripe_bytes) as usize - open.start as usize;
-            writer.buffer[at..at + HEADER_BYTES].copy_from_slice(&pending.header.encode(self.geometry.id));
-            writer.buffer[at + HEADER_BYTES..][..pending.body.len()].copy_from_slice(&pending.body);
+        let headers: Vec<_> = open.records.iter().map(|pending| pending.header.encode(self.geometry.id)).collect();
+        let mut pieces = vec![IoSlice::new(&block)];
+        for (pending, header) in open.records.iter().zip(&headers) {
+            pieces.push(IoSlice::new(header));
+            pieces.extend(pending.body.iter().map(|piece| IoSlice::new(piece)));
+            let length = HEADER_BYTES as u64 + pending.body.len() as u64;
+            pieces.extend(zeros(pending.header.record_bytes() - length));
         }
+        pieces.extend(zeros(u64::from(open.start + bytes - open.end)));
+        self.medium.write_pieces_at(&mut pieces, offset)
     }
+}
+
+/// Up to a block of zeros, if there are to be any.
+fn zeros(count: u64) -> Option<IoSlice<'static>> {
+    static ZEROS: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
+    (count > 0).then(|| IoSlice::new(&ZEROS[..count as usize]))
 }
 
 impl Index {

@@ -65,7 +65,7 @@ pub fn body_of(object: u64, part: u32, version: u64) -> Vec<u8> {
 
 pub fn bytes_of(fragment: &Fragment) -> Vec<u8> {
     match &fragment.body {
-        Body::Memory(bytes) => bytes.to_vec(),
+        Body::Memory(bytes) => bytes.joined().to_vec(),
         Body::File(location) => {
             let mut bytes = vec![0; location.length as usize];
             let read = std::os::unix::fs::FileExt::read_exact_at(&*location.file, &mut bytes, location.offset);

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -30,8 +31,11 @@ use crate::exit::{Failure, remark};
 /// The name of this cache in Cache-Status.
 const NAME: &str = "thalweg";
 
-/// Threads that answer for all loops.
-const THREADS: usize = 2;
+/// Threads that answer for all loops: one on one CPU, then two, and one for each four CPUs.
+fn threads() -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+    (cpus / 4).clamp(cpus.min(2), 8)
+}
 
 /// The store, opened.
 pub struct OpenedStore {
@@ -201,7 +205,7 @@ impl RunningTier {
         let log = Arc::clone(&error_log);
         let tier = Tier::start(TierConfig {
             cache: store.cache,
-            threads: THREADS,
+            threads: threads(),
             name: NAME.into(),
             clock: || i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX),
             log: Box::new(move |message| {
