@@ -1,14 +1,19 @@
-"""`thalweg serve` as a cache in front of one origin: started, stopped, killed and started again over one volume."""
+"""`thalweg serve` as a cache in front of one origin: started, stopped, killed and started again over one volume. With the frame of a program that shows
+what it guarantees: options, folder of results, bars."""
 
+import contextlib
+import json
 import os
 import pathlib
 import re
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 
-from . import machine
+from . import machine, process, results
 
 START_S = 10
 
@@ -48,7 +53,7 @@ methods = ["GET", "HEAD", "POST", "PUT", "DELETE"]
         self.child = None
 
     def start(self, started=None):
-        """Starts it and returns the seconds until it answered a connection. `started` is called with the pid at once."""
+        """Starts it and returns the seconds until it has answered a request. `started` is called with the pid at once."""
         begun = time.monotonic()
         with self.log.open("ab") as log:
             self.child = subprocess.Popen([*self.prefix, *self.command], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
@@ -57,12 +62,15 @@ methods = ["GET", "HEAD", "POST", "PUT", "DELETE"]
         while time.monotonic() < begun + START_S:
             self.alive()
             try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                return time.monotonic() - begun
+                with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
+                    connection.sendall(b"HEAD /0 HTTP/1.1\r\nHost: cache\r\nConnection: close\r\n\r\n")
+                    if connection.recv(1):
+                        return time.monotonic() - begun
             except OSError:
-                time.sleep(0.005)
+                pass
+            time.sleep(0.005)
         self.kill()
-        raise Failed(f"it did not listen within {START_S} s: {self.last_words()}")
+        raise Failed(f"it did not answer within {START_S} s: {self.last_words()}")
 
     def alive(self):
         if self.child.poll() is not None:
@@ -118,3 +126,45 @@ class Bars:
 
     def passed(self):
         return all(passed for _, passed, _ in self.rows)
+
+    def exit(self, folder):
+        """Prints the result and ends the program: 1 if a bar failed."""
+        print((folder.folder / "README.md").read_text(), f"\n{folder.folder}", sep="")
+        sys.exit(0 if self.passed() else 1)
+
+
+def parse(parser, port):
+    """The options that all such programs have, and theirs."""
+    parser.add_argument("--seed", type=int, help="of all that is random but times (default the clock's)")
+    parser.add_argument("--port", type=int, default=port, help=f"of the cache; the origin has the next one (default {port})")
+    parser.add_argument("--into", type=pathlib.Path, help="where the folder of results is made (default bench/results)")
+    parser.add_argument("--scratch", type=pathlib.Path, help="where volumes are made (default the system's folder for temporary files)")
+    parser.add_argument("--thalweg", default=str(results.CHECKOUT / "target" / "release" / "thalweg"))
+    options = parser.parse_args()
+    options.seed = int(time.time()) if options.seed is None else options.seed
+    if not os.access(options.thalweg, os.X_OK):
+        sys.exit(f"{parser.prog}: there is no {options.thalweg}. Build it with: cargo build --release")
+    process.interruptible()
+    return options
+
+
+@contextlib.contextmanager
+def show(name, options):
+    """A new folder of results, a folder for volumes that is removed at the end, and the machine."""
+    with tempfile.TemporaryDirectory(prefix="thalweg-bench-", dir=options.scratch) as scratch:
+        scratch = pathlib.Path(scratch)
+        scratch.chmod(0o755)
+        folder = results.Results.new(name, options.into, [scratch, pathlib.Path(options.thalweg).resolve().parent])
+        about = machine.describe()
+        folder.write("machine.json", json.dumps(about, indent=2) + "\n")
+        try:
+            yield folder, scratch, about
+        except Failed as failed:
+            sys.exit(f"{name}: the server: {failed}")
+
+
+def keep_log(folder, server):
+    """Keeps the log of a server, the first and the last part of a long one."""
+    text = server.log.read_text(errors="replace") if server.log.exists() else ""
+    shown = text if len(text) < 400_000 else f"{text[:200_000]}\n...\n{text[-200_000:]}"
+    folder.keep_output("server", server.command, {"output": shown, "errors": ""})

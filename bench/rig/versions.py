@@ -56,6 +56,8 @@ class World:
         self._floors, self._faults = self._array(objects), self._array(objects)
         #: When the server was last stopped, and when it was last ready again.
         self.server = self._array(2)
+        #: When the clients end.
+        self.until = self._array(1)
         self.counts = self._array(8, "q")
         now = time.monotonic()
         for target in range(objects):
@@ -110,3 +112,21 @@ class Count:
     """Places of the origin's counts."""
 
     REQUESTS, BYTES, FAULTS, CHANGES, RANGES, VALIDATIONS = range(6)
+
+
+def random_objects(seed, is_lasting):
+    """Status, size and lifetime of each version: most are small, a tenth of the objects has several fragments, a tenth of the versions are deletions.
+    Those of objects that `is_lasting` says so of are fresh for an hour, others for at most 5 s."""
+
+    def describe(target, number):
+        draw = random.Random(seed << 40 | target << 16 | number)
+        size = int(2 ** draw.uniform(0, 16)) if target % 10 else int(2 ** draw.uniform(17, 22.5))
+        lifetime = 3600 if is_lasting(target) else draw.choice([0, 1, 1, 2, 2, 3, 5])
+        return (404 if draw.random() < 0.1 else 200), size, lifetime
+
+    return describe
+
+
+def is_of_a_body(sample):
+    """Whether these bytes, a few, are in the one sequence of which all bodies are."""
+    return _bytes.find(sample) >= 0
