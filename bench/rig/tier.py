@@ -52,8 +52,8 @@ methods = ["GET", "HEAD", "POST", "PUT", "DELETE"]
         self.command = [program, "serve", "--config", str(config)]
         self.child = None
 
-    def start(self, started=None):
-        """Starts it and returns the seconds until it has answered a request. `started` is called with the pid at once."""
+    def start(self, started=None, probe="0"):
+        """Starts it and returns the seconds until it has answered a request for `probe`. `started` is called with the pid at once."""
         begun = time.monotonic()
         with self.log.open("ab") as log:
             self.child = subprocess.Popen([*self.prefix, *self.command], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
@@ -62,8 +62,8 @@ methods = ["GET", "HEAD", "POST", "PUT", "DELETE"]
         while time.monotonic() < begun + START_S:
             self.alive()
             try:
-                with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
-                    connection.sendall(b"HEAD /0 HTTP/1.1\r\nHost: cache\r\nConnection: close\r\n\r\n")
+                with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+                    connection.sendall(f"HEAD /{probe} HTTP/1.1\r\nHost: cache\r\nConnection: close\r\n\r\n".encode())
                     if connection.recv(1):
                         return time.monotonic() - begun
             except OSError:
