@@ -36,27 +36,35 @@ class Origin:
         self.world, self.port, self.habits, self.random = world, port, habits, random.Random(seed)
         self.may_change, self.log = may_change or (lambda _target: True), log
         self.cut_at = habits.cut_once_at
+        parent, (listens, tells) = os.getpid(), os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            code = 1
             try:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                asyncio.run(self._serve())
-                code = 0
+                asyncio.run(self._serve(tells, parent))
             finally:
-                os._exit(code)
+                os._exit(1)
+        os.close(tells)
+        with open(listens, "rb") as pipe:
+            if not pipe.read(1):
+                os.waitpid(self.pid, 0)
+                raise SystemExit(f"the origin cannot listen on port {port}")
 
     def stop(self):
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(self.pid, signal.SIGTERM)
             os.waitpid(self.pid, 0)
 
-    async def _serve(self):
+    async def _serve(self, tells, parent):
         self.log = open(self.log, "a", buffering=1) if self.log else None  # noqa: SIM115
         server = await asyncio.start_server(self._connection, "127.0.0.1", self.port, backlog=1024)
         if self.habits.changes_per_s:
             self.changing = asyncio.create_task(self._change())
-        await server.serve_forever()
+        os.write(tells, b"1")
+        os.close(tells)
+        # It does not outlive a program that was killed.
+        while server.is_serving() and os.getppid() == parent:
+            await asyncio.sleep(1)
 
     async def _change(self):
         targets = [target for target in range(self.world.objects) if self.may_change(target)]
