@@ -19,6 +19,13 @@ pub trait Medium: Send + Sync {
     /// Writes all of `bytes` at `offset`; durable only after the next [`sync`](Medium::sync).
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
+    /// Writes all of `bytes` at `offset`, both multiples of 4 KiB, in the place of bytes that
+    /// sockets may still have. Those stay as they were, if the medium has a
+    /// [`file`](Medium::file). Durable as with [`write_at`](Medium::write_at).
+    fn replace_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_at(bytes, offset)
+    }
+
     /// Makes durable what has been written.
     fn sync(&self) -> io::Result<()>;
 

@@ -7,6 +7,7 @@
 
 use super::turns::Turns;
 use crate::{
+    aligned::Aligned,
     bytes::UNIT_BYTES,
     cursor::{Log, MAIN},
     directory::{Directory, Entry},
@@ -115,7 +116,7 @@ pub(super) struct Writer {
     /// The number of the next checkpoint; its slot follows from it.
     pub(super) checkpoint: u64,
     /// The bytes of a segment while it is written.
-    pub(super) buffer: Vec<u8>,
+    pub(super) buffer: Aligned,
     /// The set of volumes, as the superblock has it.
     pub(super) set: Membership,
 }

@@ -222,7 +222,7 @@ impl Volume {
         let now = (self.settings.clock)();
         self.assemble(writer, area, end - start, now);
         let offset = self.geometry.stripe_offset(stripe) + u64::from(start);
-        let written = self.medium.write_at(&writer.buffer, offset);
+        let written = self.medium.replace_at(&writer.buffer, offset);
         let open = &mut writer.open[area];
         let mut index = self.index();
         for pending in &open.records {
@@ -257,8 +257,7 @@ impl Volume {
         let entries = std::mem::take(&mut open.entries);
         let Writer { epoch, purges, durable, .. } = *writer;
         let summary = Summary { place, epoch, bytes, written_s: now, purges, durable, entries };
-        writer.buffer.clear();
-        writer.buffer.resize(bytes as usize, 0);
+        writer.buffer.reset(bytes as usize);
         summary.encode(&mut writer.buffer[..self.geometry.summary_bytes as usize], self.geometry.id);
         open.entries = summary.entries;
         let stripe_bytes = u64::from(self.geometry.stripe_bytes);
