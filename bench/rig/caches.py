@@ -46,6 +46,7 @@ class Nginx(CachingServer):
     """proxy_cache with its lock against floods, revalidation and background updates."""
 
     name, program = "nginx", "nginx"
+    store_mb = STORE_MB
 
     def command(self, folder, www, port, log):
         temporary = " ".join(f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
@@ -55,7 +56,7 @@ events {{ worker_connections 8192; }}
 http {{
   access_log off; sendfile on; tcp_nopush on; open_file_cache max=10000 inactive=600s; keepalive_requests 1000000000; keepalive_timeout 600;
   {temporary}
-  proxy_cache_path {folder}/cache levels=1:2 keys_zone=c:64m max_size={STORE_MB}m inactive=10d use_temp_path=off;
+  proxy_cache_path {folder}/cache levels=1:2 keys_zone=c:64m max_size={self.store_mb}m inactive=10d use_temp_path=off;
   upstream origin {{ server 127.0.0.1:{self.origin}; keepalive 32; }}
   server {{
     listen 127.0.0.1:{port} backlog=4096;

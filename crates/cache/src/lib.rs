@@ -21,6 +21,7 @@
 //! | `maintenance` | the threads that make checkpoints |
 #![forbid(unsafe_code)]
 
+mod aligned;
 mod bytes;
 mod cache;
 mod cursor;

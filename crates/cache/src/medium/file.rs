@@ -1,21 +1,24 @@
 //! A regular file or a block device as a medium. The file has its full size from its creation, and
 //! is locked while it is open, so that two processes never write the same volume.
+//!
+//! `sendfile` passes pages of the page cache to a socket, and on loopback, or between containers,
+//! the receiver's queue has these very pages until the receiver reads them, long after TCP has
+//! acknowledged them. A write through the page cache would change bytes that were sent. A direct
+//! write leaves such pages alone: it takes them out of the page cache.
 
 use super::Medium;
+use crate::{aligned::Aligned, bytes::BLOCK_BYTES};
 use rustix::{
-    fs::{FallocateFlags, fallocate},
-    io::{Errno, ReadWriteFlags, preadv2, pwritev},
+    fs::{FallocateFlags, OFlags, fallocate, fstatfs},
+    io::{Errno, ReadWriteFlags, preadv2},
 };
 use std::{
     fs::{OpenOptions, TryLockError},
-    io::{self, IoSlice, IoSliceMut},
-    os::unix::fs::FileExt,
+    io::{self, IoSliceMut},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::Path,
     sync::Arc,
 };
-
-/// Most pieces that one call of the kernel writes (IOV_MAX).
-const PIECES_MAX: usize = 1024;
 
 /// Whether the blocks of a new file are taken from the file system at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,6 +34,8 @@ pub enum Allocation {
 #[derive(Debug)]
 pub struct File {
     file: Arc<std::fs::File>,
+    /// The same file, for writes past the page cache, if its file system has such.
+    direct: Option<std::fs::File>,
     size: u64,
     read_only: bool,
 }
@@ -48,14 +53,14 @@ impl File {
             let _ = std::fs::remove_file(path);
             return Err(error);
         }
-        Self::locked(file, false)
+        Self::locked(file, path, false)
     }
 
     /// Opens a file or block device for reading and writing, or for reading alone if writing is
     /// not permitted.
     pub fn open(path: &Path) -> io::Result<Self> {
         match OpenOptions::new().read(true).write(true).open(path) {
-            Ok(file) => Self::locked(file, false),
+            Ok(file) => Self::locked(file, path, false),
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
             {
@@ -67,10 +72,10 @@ impl File {
 
     /// Opens a file or block device for reading alone.
     pub fn open_read_only(path: &Path) -> io::Result<Self> {
-        Self::locked(std::fs::File::open(path)?, true)
+        Self::locked(std::fs::File::open(path)?, path, true)
     }
 
-    fn locked(file: std::fs::File, read_only: bool) -> io::Result<Self> {
+    fn locked(file: std::fs::File, path: &Path, read_only: bool) -> io::Result<Self> {
         let lock = if read_only { file.try_lock_shared() } else { file.try_lock() };
         match lock {
             Ok(()) => {}
@@ -81,14 +86,15 @@ impl File {
         }
         // The end of a block device is where a seek to it leads; its metadata says 0.
         let size = io::Seek::seek(&mut &file, io::SeekFrom::End(0))?;
-        Ok(Self { file: Arc::new(file), size, read_only })
+        let direct = if read_only { None } else { direct(path, &file) };
+        Ok(Self { file: Arc::new(file), direct, size, read_only })
     }
 
-    fn check_end(&self, offset: u64, bytes: usize) -> io::Result<()> {
-        if offset.checked_add(bytes as u64).is_none_or(|end| end > self.size) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a write beyond the volume's size"));
+    fn check_bounds(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        match offset.checked_add(bytes.len() as u64) {
+            Some(end) if end <= self.size => Ok(()),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "a write beyond the volume's size")),
         }
-        Ok(())
     }
 }
 
@@ -108,26 +114,13 @@ impl Medium for File {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.check_end(offset, bytes.len())?;
+        self.check_bounds(bytes, offset)?;
         self.file.write_all_at(bytes, offset)
     }
 
-    fn write_pieces_at(&self, mut pieces: &mut [IoSlice<'_>], mut offset: u64) -> io::Result<()> {
-        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
-        self.check_end(offset, bytes)?;
-        while !pieces.is_empty() {
-            let count = pieces.len().min(PIECES_MAX);
-            match pwritev(&self.file, &pieces[..count], offset) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    IoSlice::advance_slices(&mut pieces, written);
-                    offset += written as u64;
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+    fn replace_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.check_bounds(bytes, offset)?;
+        self.direct.as_ref().unwrap_or(&self.file).write_all_at(bytes, offset)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -143,6 +136,66 @@ impl Medium for File {
     }
 
     fn file(&self) -> Option<&Arc<std::fs::File>> {
-        Some(&self.file)
+        (self.read_only || self.direct.is_some()).then_some(&self.file)
+    }
+}
+
+/// Opens a file a second time, for direct writes; `None` if they do not work.
+fn direct(path: &Path, file: &std::fs::File) -> Option<std::fs::File> {
+    let flags = OFlags::DIRECT.bits() as i32;
+    let direct = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok()?;
+    let (one, other) = (file.metadata().ok()?, direct.metadata().ok()?);
+    if (one.dev(), one.ino(), one.rdev()) != (other.dev(), other.ino(), other.rdev()) {
+        return None;
+    }
+    // A tmpfs permits direct writes, and makes them through the page cache, which it consists of.
+    if fstatfs(file).ok()?.f_type as u64 == TMPFS_MAGIC {
+        return None;
+    }
+    // A device may want larger blocks.
+    let mut block = Aligned::default();
+    block.resize(BLOCK_BYTES as usize);
+    direct.read_at(&mut block, 0).ok()?;
+    Some(direct)
+}
+
+/// The type of a tmpfs (statfs(2)).
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn bytes_that_were_acknowledged_and_not_read_stay_as_they_were() {
+        const SIZE: usize = 64 << 10;
+        let folder = tempfile::tempdir().unwrap();
+        let medium = File::create(&folder.path().join("volume"), SIZE as u64, Allocation::Sparse).unwrap();
+        let mut bytes = Aligned::default();
+        bytes.resize(SIZE);
+        bytes.fill(b'a');
+        medium.replace_at(&bytes, 0).unwrap();
+        // A tmpfs has none: its bodies are copied.
+        let Some(file) = medium.file() else { return };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut receiver = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut sender, _) = listener.accept().unwrap();
+        let sent = rustix::fs::sendfile(&sender, file, Some(&mut 0), SIZE / 2).unwrap();
+        assert!(sent > 0);
+        sender.write_all(b".").unwrap();
+        // The mark behind them can be seen: they have arrived, and are not read.
+        let mut seen = vec![0; SIZE];
+        while receiver.peek(&mut seen).unwrap() <= sent {}
+        bytes.fill(b'b');
+        medium.replace_at(&bytes, 0).unwrap();
+        let mut received = vec![0; sent];
+        receiver.read_exact(&mut received).unwrap();
+        assert!(received.iter().all(|byte| *byte == b'a'), "bytes have changed after they were sent");
+        let mut now = vec![0; SIZE];
+        medium.read_at(&mut now, 0).unwrap();
+        assert!(now.iter().all(|byte| *byte == b'b'));
     }
 }

@@ -8,10 +8,7 @@ mod file;
 pub use faulty::{Faults, Faulty, Kept};
 pub use file::{Allocation, File};
 
-use std::{
-    io::{self, IoSlice},
-    sync::Arc,
-};
+use std::{io, sync::Arc};
 
 /// The device that a volume lies on. Sizes are fixed: nothing is ever written beyond
 /// [`size`](Medium::size).
@@ -27,10 +24,11 @@ pub trait Medium: Send + Sync {
     /// Writes all of `bytes` at `offset`; durable only after the next [`sync`](Medium::sync).
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Writes all of `pieces` one behind the other from `offset`.
-    fn write_pieces_at(&self, pieces: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
-        let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter()).copied().collect();
-        self.write_at(&bytes, offset)
+    /// Writes all of `bytes` at `offset`, both multiples of 4 KiB, in the place of bytes that
+    /// sockets may still have. Those stay as they were, if the medium has a
+    /// [`file`](Medium::file). Durable as with [`write_at`](Medium::write_at).
+    fn replace_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_at(bytes, offset)
     }
 
     /// Makes durable what has been written.

@@ -114,7 +114,8 @@ impl Volume {
             }
             (entry, self.leases.lease(index.log.stripe_of(entry)), index.log.place_of(entry))
         };
-        let in_memory = self.medium.file().is_none()
+        let file = self.medium.file();
+        let in_memory = file.is_none()
             || u64::from(entry.size_units) * 512 <= record_bytes(self.settings.memory_bytes_max as usize);
         if waiting == Waiting::Avoided && !in_memory && !entry.verified {
             return Ok(Looked::Waits);
@@ -156,7 +157,7 @@ impl Volume {
         index.statistics.hit_bytes += u64::from(header.body_bytes);
         let is_stale = index.purges.makes_stale(&header);
         drop(index);
-        let body = match (body, self.medium.file()) {
+        let body = match (body, file) {
             (Some(body), _) if in_memory => Body::Memory(body.into()),
             (_, Some(file)) => {
                 let offset = self.offset(entry.offset_units) + HEADER_BYTES as u64;

@@ -12,6 +12,7 @@ use super::{
     turns::Turns,
 };
 use crate::{
+    aligned::Aligned,
     error::Error,
     geometry::{Geometry, Membership, Shape},
     leases::Leases,
@@ -87,6 +88,7 @@ impl Volume {
             epoch: geometry.epoch,
             checkpointed: recovered.mark.cursors.map(|(count, _)| count),
             checkpoint: recovered.next_checkpoint,
+            buffer: Aligned::default(),
             set: geometry.set,
         };
         Ok(Self {

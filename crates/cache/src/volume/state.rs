@@ -7,6 +7,7 @@
 
 use super::turns::Turns;
 use crate::{
+    aligned::Aligned,
     bytes::UNIT_BYTES,
     cursor::{Log, MAIN},
     directory::{Directory, Entry},
@@ -115,6 +116,8 @@ pub(super) struct Writer {
     pub(super) checkpointed: [u64; 2],
     /// The number of the next checkpoint; its slot follows from it.
     pub(super) checkpoint: u64,
+    /// The bytes of a segment while it is written.
+    pub(super) buffer: Aligned,
     /// The set of volumes, as the superblock has it.
     pub(super) set: Membership,
 }
@@ -239,8 +242,9 @@ impl Volume {
             capacity_bytes: u64::from(self.geometry.stripes()) * stripe_bytes,
             filled_bytes: filled * stripe_bytes,
             directory_bytes,
-            // Two open segments, and what an eviction in each area holds.
-            memory_bytes_max: directory_bytes + index.ghost.bytes() + tables + 4 * stripe_bytes,
+            // Two open segments, the buffer that they are written from, and what an eviction in
+            // each area holds.
+            memory_bytes_max: directory_bytes + index.ghost.bytes() + tables + 5 * stripe_bytes,
             oldest_s: (next != 0).then_some(u64::from(next)),
             ..index.statistics
         }

@@ -14,10 +14,7 @@ use crate::{
     record::{Description, HEADER_BYTES, Header, record_bytes},
     segment::{Durable, Entry, Summary},
 };
-use std::{
-    io::{self, IoSlice},
-    sync::Arc,
-};
+use std::{io, sync::Arc};
 
 /// A thing to purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -250,7 +247,8 @@ impl Volume {
         let stripe = self.index().log.rings[area].stripe(count);
         let now = (self.settings.clock)();
         let offset = self.geometry.stripe_offset(stripe) + u64::from(start);
-        let written = self.write_segment(writer, area, (offset, end - start), now);
+        self.assemble(writer, area, end - start, now);
+        let written = self.medium.replace_at(&writer.buffer, offset);
         let open = &mut writer.open[area];
         let mut index = self.index();
         for pending in &open.records {
@@ -275,9 +273,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes a segment of `bytes` at this offset of the medium: its summary, and its records as
-    /// they lie in memory.
-    fn write_segment(&self, writer: &mut Writer, area: usize, (offset, bytes): (u64, u32), now: u64) -> io::Result<()> {
+    /// Puts the bytes of a segment together.
+    fn assemble(&self, writer: &mut Writer, area: usize, bytes: u32, now: u64) {
         let place = {
             let open = &writer.open[area];
             self.index().log.place(area, open.count, open.start)
@@ -286,26 +283,26 @@ impl Volume {
         let open = &mut writer.open[area];
         let entries = std::mem::take(&mut open.entries);
         let summary = Summary { place, epoch, bytes, written_s: now, purges, durable, entries };
-        let mut block = vec![0; self.geometry.summary_bytes as usize];
-        summary.encode(&mut block, self.geometry.id);
+        writer.buffer.resize(bytes as usize);
+        let (block, mut rest) = writer.buffer.split_at_mut(self.geometry.summary_bytes as usize);
+        block.fill(0);
+        summary.encode(block, self.geometry.id);
         open.entries = summary.entries;
-        let headers: Vec<_> = open.records.iter().map(|pending| pending.header.encode(self.geometry.id)).collect();
-        let mut pieces = vec![IoSlice::new(&block)];
-        for (pending, header) in open.records.iter().zip(&headers) {
-            pieces.push(IoSlice::new(header));
-            pieces.extend(pending.body.iter().map(|piece| IoSlice::new(piece)));
-            let length = HEADER_BYTES as u64 + pending.body.len() as u64;
-            pieces.extend(zeros(pending.header.record_bytes() - length));
+        // They lie one behind the other.
+        for pending in &open.records {
+            let record;
+            (record, rest) = rest.split_at_mut(pending.header.record_bytes() as usize);
+            let (header, mut body) = record.split_at_mut(HEADER_BYTES);
+            header.copy_from_slice(&pending.header.encode(self.geometry.id));
+            for piece in pending.body.iter() {
+                let place;
+                (place, body) = body.split_at_mut(piece.len());
+                place.copy_from_slice(piece);
+            }
+            body.fill(0);
         }
-        pieces.extend(zeros(u64::from(open.start + bytes - open.end)));
-        self.medium.write_pieces_at(&mut pieces, offset)
+        rest.fill(0);
     }
-}
-
-/// Up to a block of zeros, if there are to be any.
-fn zeros(count: u64) -> Option<IoSlice<'static>> {
-    static ZEROS: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
-    (count > 0).then(|| IoSlice::new(&ZEROS[..count as usize]))
 }
 
 impl Index {
