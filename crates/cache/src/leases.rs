@@ -25,9 +25,8 @@ impl Leases {
     }
 }
 
-/// Keeps the bytes of a stripe as they are until it is dropped. A lease on bytes that go out by
-/// `sendfile` is kept until the peer has acknowledged them, because the kernel sends pages, not
-/// copies of them.
+/// Keeps the bytes of a stripe as they are until it is dropped. What `sendfile` has taken needs
+/// none any more: the kernel has pages that the volume's file gives up, and does not change.
 pub struct Lease {
     leases: Arc<Leases>,
     stripe: u32,

@@ -224,10 +224,6 @@ impl Connection {
         }
         let sent_bytes = self.sender.take_sent();
         shared.totals.bytes += sent_bytes;
-        if self.sender.has_leased {
-            let transport = &self.transport;
-            shared.leases.on_sent(transport.socket(), sent_bytes, || transport.unacknowledged(driver));
-        }
         if let Some(accounting) = &mut shared.accounting {
             accounting.on_sent(&mut self.records, sent_bytes, driver.now());
         }

@@ -7,7 +7,6 @@
 //!   CPUs; [`service`]: the application that a loop runs.
 //! * [`commands`]: commands to a loop; [`control`] and [`shutdown`]: stopping, draining and handing
 //!   over; [`liveness`]: a check that all loops go round.
-//! * [`leases`]: what the kernel may still send of the cache tier's volumes.
 //! * [`listeners`]: the listening sockets, apart from the loops that accept from them; [`tls`]: the
 //!   certificates, keys and settings of TLS; [`loop_tls`]: the part of it that a loop has.
 //!
@@ -19,7 +18,6 @@ pub(crate) mod connection;
 mod control;
 mod failure;
 mod layout;
-pub(crate) mod leases;
 pub(crate) mod listeners;
 mod liveness;
 mod loop_thread;

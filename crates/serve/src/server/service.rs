@@ -32,7 +32,6 @@ use crate::http::services::Scratch;
 use crate::listing::Listings;
 use crate::server::commands::{CommandQueue, LoopCommand, take_listener};
 use crate::server::connection::{Connection, Fate, Shared, Times};
-use crate::server::leases::Leases;
 use crate::server::loop_tls::{self, LoopTls, TlsSetup};
 use crate::server::shutdown::ShutdownDeadline;
 use crate::session::Ready;
@@ -180,7 +179,6 @@ impl Service {
                 budget: WorkBudget::default(),
                 failure: None,
                 file_change: None,
-                leases: Leases::default(),
                 held: None,
             },
             listeners: Vec::new(),
@@ -386,9 +384,6 @@ impl Service {
             self.shared.handshakes -= 1;
         }
         self.admission_queue.forget(connection.admission);
-        if !self.shared.leases.is_empty() {
-            self.shared.leases.leave(socket, now);
-        }
         if let (Some(shaping_state), Some(shaper)) = (connection.shaping_state().as_ref(), &mut self.shared.shaper) {
             shaper.leave(shaping_state, now);
         }
@@ -472,8 +467,7 @@ impl Service {
         let retirement_ends = is_retirement_due.then_some(self.retirement_ends);
         let shaped = self.shared.shaper.as_ref().and_then(|shaper| shaper.next_due(now));
         let accounting = self.shared.accounting.as_ref().and_then(Accounting::due);
-        let leases = self.shared.leases.due();
-        let due = [self.wheel.next_due(), leases, rest_ends, retirement_ends, shutdown, shaped, accounting]
+        let due = [self.wheel.next_due(), rest_ends, retirement_ends, shutdown, shaped, accounting]
             .into_iter()
             .flatten()
             .min();
@@ -525,7 +519,6 @@ impl<D: Driver> App<D> for Service {
         self.advance_admission(driver, now);
         if self.shared.responder.forwarder.is_some() {
             self.report_forwarding();
-            self.shared.leases.look(now, |socket| driver.unacknowledged(socket));
         }
         if self.shared.shaper.is_some() {
             self.resume_shaped(driver, now);

@@ -41,8 +41,6 @@ pub(super) struct Sender {
     is_sending: bool,
     /// The client has taken parts of files fast, and what the kernel takes is not bounded.
     is_fast: bool,
-    /// Bytes of a leased file were passed to the driver.
-    pub(super) has_leased: bool,
     /// It waits for the loop to have work to give away.
     pub(super) waits_for_budget: bool,
     /// The number of the mount whose rate the payload counts for.
@@ -87,7 +85,6 @@ impl Sender {
         Self {
             is_sending: false,
             is_fast: false,
-            has_leased: false,
             waits_for_budget: false,
             mount: 0,
             buffer: None,
@@ -331,12 +328,6 @@ impl Sender {
             }
             self.sending_bytes += span.len;
             self.is_sending = true;
-            if span.file.is_leased()
-                && let Transport::Plain(socket) = link.transport
-            {
-                link.shared.leases.add(*socket, &span.file);
-                self.has_leased = true;
-            }
             link.transport.send_file(link.driver, link.shared.memory(), bytes, (span, self.span_end()));
             return;
         }

@@ -11,7 +11,6 @@ use crate::content::body::Payload;
 use crate::content::local::residency::Residency;
 use crate::http::respond::{JobResult, Responder};
 use crate::http::services::Scratch;
-use crate::server::leases::Leases;
 use crate::shaping::shaper::Shaper;
 use crate::telemetry::accounting::Accounting;
 use crate::telemetry::counters::Totals;
@@ -50,8 +49,6 @@ pub(crate) struct Shared {
     pub(crate) failure: Option<Rc<str>>,
     /// The file of a connection's response, which was modified.
     pub(crate) file_change: Option<FileChanged>,
-    /// Leases on bytes that the kernel may still send.
-    pub(crate) leases: Leases,
     /// The response of a connection that [queues](Fate::QueuesForSlot) for a slot.
     pub(crate) held: Option<Box<Payload>>,
 }
