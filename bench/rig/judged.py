@@ -69,11 +69,14 @@ class Connection:
         return status, version, fields
 
     def _excuse(self, target, version, sent_at, reason):
-        """An answer without end is no fault of the cache if the origin failed, or has no longer what the answer began with."""
+        """An answer without end is no fault of the cache if the origin failed, or has no longer what the answer began with. A reset takes along whole
+        answers that were not read yet: the reason may be that of a later request on the connection."""
+        targets = [target, *(later[1] for later in self.sent)]
+        has_failed = any(self.world.fault(one) >= sent_at - FAULT_S or self.world.changed(one) >= sent_at - FAULT_S for one in targets)
         died = self.world.life(version)[1] if version else float("inf")
-        if self.world.fault(target) >= sent_at - FAULT_S or died < time.monotonic() or self.world.is_down(sent_at):
+        if has_failed or died < time.monotonic() or self.world.is_down(sent_at):
             raise Excused(reason) from None
-        raise Wrong(f"{target}, sent at {sent_at:.3f}: {reason}, and the origin did not fail") from None
+        raise Wrong(f"{targets}, sent at {sent_at:.3f}: {reason} at {time.monotonic():.3f}, and the origin did not fail") from None
 
     async def _head(self):
         text = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
