@@ -70,7 +70,7 @@ impl Volume {
 
     fn find(&self, key: Key, part: Part) -> Result<Option<Fragment>, Error> {
         let hash = PartHash::of(key, part);
-        let (entry, lease, place) = {
+        let (mut entry, lease, place) = {
             let mut index = self.index();
             let Some(entry) = index.living(hash) else { return Ok(None) };
             if let Some(pending) = index.pending.get(&entry.offset_units).cloned() {
@@ -81,6 +81,13 @@ impl Volume {
         let file = self.medium.file();
         let in_memory = file.is_none()
             || u64::from(entry.size_units) * 512 <= record_bytes(self.settings.memory_bytes_max as usize);
+        let _turn = (!in_memory && !entry.verified).then(|| self.verifications.take(entry));
+        if _turn.is_some()
+            && let Some(now) = self.index().living(hash)
+        {
+            // Another look-up may have verified it meanwhile.
+            entry.verified = now.verified && (now.offset_units, now.lap) == (entry.offset_units, entry.lap);
+        }
         let reading = self.read_record(entry, place, in_memory || !entry.verified);
         let reading = reading.map_err(|error| self.failed(error));
         let mut index = self.index();
