@@ -33,6 +33,7 @@ class Connection:
         self.sent, self.bytes = collections.deque(), 0
 
     async def open(self):
+        self.opened = time.monotonic()
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port, limit=256 << 10)
         return self
 
@@ -63,17 +64,20 @@ class Connection:
         except TimeoutError:
             raise Wrong(f"{method} {target} {asked}: not answered after {TIME_OUT_S} s") from None
         except (OSError, asyncio.IncompleteReadError) as error:
-            self._excuse(target, version, at, f"{type(error).__name__} {error}")
+            self._excuse(target, version, at, f"{type(error).__name__} {error}", self.opened)
         except Wrong as wrong:
             raise Wrong(f"{method} {target} {asked}, sent at {at:.3f}: {wrong}") from None
         return status, version, fields
 
-    def _excuse(self, target, version, sent_at, reason):
-        """An answer without end is no fault of the cache if the origin failed, or has no longer what the answer began with."""
+    def _excuse(self, target, version, sent_at, reason, since=None):
+        """An answer without end is no fault of the cache if the origin failed, or has no longer what the answer began with. A reset takes along whole
+        answers that were not read yet: the reason may be that of a later request on the connection."""
+        targets = [target, *(later[1] for later in self.sent)]
+        has_failed = any(self.world.fault(one) >= sent_at - FAULT_S or self.world.changed(one) >= sent_at - FAULT_S for one in targets)
         died = self.world.life(version)[1] if version else float("inf")
-        if self.world.fault(target) >= sent_at - FAULT_S or died < time.monotonic() or self.world.is_down(sent_at):
+        if has_failed or died < time.monotonic() or self.world.is_down(since or sent_at):
             raise Excused(reason) from None
-        raise Wrong(f"{target}, sent at {sent_at:.3f}: {reason}, and the origin did not fail") from None
+        raise Wrong(f"{targets}, sent at {sent_at:.3f}: {reason} at {time.monotonic():.3f}, and the origin did not fail") from None
 
     async def _head(self):
         text = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")

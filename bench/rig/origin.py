@@ -97,7 +97,11 @@ class Origin:
             writer.write(head(503, [("Content-Length", "0"), ("Cache-Control", "no-store")]))
             return True
         now, version = time.monotonic(), self.world.current(target)
-        status, first, end = select(version, fields, method, draw() < habits.whole)
+        is_whole = "range" in fields and draw() < habits.whole
+        if is_whole:
+            # A cache that needs the rest of a body cannot go on with this.
+            self.world.note_fault(target)
+        status, first, end = select(version, fields, method, is_whole)
         self.world.counts[Count.RANGES] += status == 206
         self.world.counts[Count.VALIDATIONS] += status == 304
         self._note(method, target, status, fields, now)

@@ -87,6 +87,11 @@ class World:
         at = version.target * (self.versions + 1) + version.number
         return self._births[at], self._births[at + 1] or float("inf")
 
+    def changed(self, target):
+        """When its current version was born; never for the first one."""
+        version = self.current(target)
+        return self.life(version)[0] if version.number else 0
+
     def purged(self, target, since):
         """Notes that a purge was acknowledged: no later request gets anything that the origin said before `since`."""
         self._floors[target] = max(self._floors[target], since)

@@ -286,6 +286,35 @@ impl Medium for Counted {
     fn size(&self) -> u64 {
         self.0.size()
     }
+
+    fn file(&self) -> Option<&Arc<std::fs::File>> {
+        self.0.file()
+    }
+}
+
+#[test]
+fn a_fragment_that_many_come_to_at_the_same_time_is_verified_once() {
+    const BYTES: usize = 1 << 20;
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let path = folder.path().join("volume");
+    Cache::create(&path, 64 << 20, Allocation::Sparse, Shape::default()).expect("a file can be made");
+    let medium = Arc::new(Counted(File::open(&path).expect("it was made"), AtomicU64::new(0)));
+    let volume = Volume::open(medium.clone(), settings()).expect("it was made");
+    append(&volume, 1, BYTES);
+    volume.flush_all().expect("it is writable");
+    let before = medium.1.load(Ordering::Relaxed);
+    let start = std::sync::Barrier::new(32);
+    std::thread::scope(|threads| {
+        for _ in 0..32 {
+            threads.spawn(|| {
+                start.wait();
+                assert!(volume.lookup(key(1), FIRST()).expect("it is readable").is_some());
+            });
+        }
+    });
+    let read = medium.1.load(Ordering::Relaxed) - before;
+    // Headers are read by each. Where bodies are copied, as of a tmpfs, all of it is.
+    assert!(medium.file().is_none() || read < 2 * BYTES as u64, "{read} bytes were read");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! Readers at the fragment that is coming in take its bytes from memory; a whole fragment goes to
 //! the store, and readers find it there. So a fill proceeds as fast as its origin and the store do,
 //! whatever its readers do. If the store takes no more, the last fragments stay in memory and the
-//! fill waits for its fastest reader.
+//! fill waits for its fastest reader; without any reader, it ends.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,8 +27,10 @@ const RESUMPTIONS_MAX: u32 = 5;
 const KEPT_MAX: usize = 4;
 /// Pieces shorter than this are joined.
 const SMALL_PIECE_BYTES: usize = 2 << 10;
-/// How long a fill that the store takes nothing of waits for a reader.
+/// How long a fill that the store takes nothing of waits for a reader that is behind.
 const READER_TIME: Duration = Duration::from_secs(60);
+/// How often it looks whether anybody reads it at all. A connection of the origin waits meanwhile.
+const LOOK_TIME: Duration = Duration::from_secs(1);
 
 /// The object that a fill fetches, as far as that needs it.
 pub(crate) trait FillTarget: Send + Sync {
@@ -100,6 +102,13 @@ pub(crate) enum Outcome {
     Over,
     /// It could not go on.
     Failed(Arc<str>),
+}
+
+/// The fate of bytes that have come.
+enum Taken {
+    All,
+    /// The store does not take them, and nobody reads them.
+    ForNobody,
 }
 
 /// The state of a fill for a reader.
@@ -192,10 +201,9 @@ impl Fill {
                 Some(Ok(bytes)) => {
                     Counters::add(&object.counters().origin_bytes, bytes.len() as u64);
                     match self.take(object, bytes).await {
-                        Ok(()) if self.is_over() => return Outcome::Over,
-                        Ok(()) if self.is_unread(object) => return Outcome::Over,
-                        Ok(()) => continue,
-                        Err(reason) => return Outcome::Failed(reason),
+                        Taken::All if self.is_over() || self.is_unread(object) => return Outcome::Over,
+                        Taken::All => continue,
+                        Taken::ForNobody => return Outcome::Over,
                     }
                 }
                 Some(Err(reason)) => reason,
@@ -227,14 +235,14 @@ impl Fill {
     }
 
     /// Takes bytes that have come: whole fragments go to the store.
-    async fn take(&self, object: &dyn FillTarget, mut bytes: Bytes) -> Result<(), Arc<str>> {
+    async fn take(&self, object: &dyn FillTarget, mut bytes: Bytes) -> Taken {
         while !bytes.is_empty() {
             let (waiters, whole) = {
                 let mut state = self.state();
                 if state.position >= self.end {
                     // A server that answers a range with more than that has nothing to do with the
                     // rest; one that sends more than the whole has another object.
-                    return Ok(());
+                    return Taken::All;
                 }
                 let fragment_end = self.end.min((u64::from(state.number) + 1) * FRAGMENT_BYTES);
                 let length = (fragment_end - state.position).min(bytes.len() as u64);
@@ -247,13 +255,29 @@ impl Fill {
             };
             waiters.into_iter().for_each(|wake| wake());
             if let Some((number, fragment)) = whole {
-                self.store(object, number, fragment).await;
+                if !self.store(object, number, fragment).await && !self.is_over() && !self.is_wanted(object).await {
+                    return Taken::ForNobody;
+                }
             }
         }
-        Ok(())
+        Taken::All
     }
 
-    async fn store(&self, object: &dyn FillTarget, number: u32, fragment: Pieces) {
+    /// Waits for a reader of the next byte, as long as there are readers; whether there are.
+    async fn is_wanted(&self, object: &dyn FillTarget) -> bool {
+        for _ in 0..READER_TIME.as_secs() / LOOK_TIME.as_secs() {
+            if tokio::time::timeout(LOOK_TIME, self.wanted.notified()).await.is_ok() {
+                return true;
+            }
+            if !object.has_readers() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Passes on to the next fragment; whether the store took this one.
+    async fn store(&self, object: &dyn FillTarget, number: u32, fragment: Pieces) -> bool {
         // The last fragment of a range that does not reach the end of the object may be a part of
         // one, which is no fragment.
         let is_fragment = fragment.len() as u64 == object.fragment_bytes(number);
@@ -273,9 +297,7 @@ impl Fill {
             std::mem::take(&mut state.waiters)
         };
         waiters.into_iter().for_each(|wake| wake());
-        if !is_stored && !self.is_over() {
-            let _ = tokio::time::timeout(READER_TIME, self.wanted.notified()).await;
-        }
+        is_stored
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -288,4 +310,62 @@ fn cut(bytes: &Bytes, start: u64, position: u64, end: u64) -> Bytes {
     let from = (position - start) as usize;
     let to = (end - start).min(bytes.len() as u64) as usize;
     bytes.slice(from..to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An object of four fragments that the store does not take.
+    #[derive(Default)]
+    struct Unstored {
+        counters: Counters,
+        has_reader: bool,
+    }
+
+    impl FillTarget for Unstored {
+        fn fragment_bytes(&self, _: u32) -> u64 {
+            FRAGMENT_BYTES
+        }
+
+        fn has_readers(&self) -> bool {
+            self.has_reader
+        }
+
+        fn fetch(&self, _: u64, _: u64) -> BoxFuture<'_, Result<UpstreamResponse, Arc<str>>> {
+            Box::pin(async { Err("it is not asked".into()) })
+        }
+
+        fn append(&self, _: u32, _: Pieces) -> BoxFuture<'_, bool> {
+            Box::pin(async { false })
+        }
+
+        fn counters(&self) -> &Counters {
+            &self.counters
+        }
+    }
+
+    /// Content that goes on for ever, a fragment at a time.
+    struct Endless;
+
+    impl UpstreamContent for Endless {
+        fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Arc<str>>>> {
+            Box::pin(async { Some(Ok(Bytes::from(vec![0; FRAGMENT_BYTES as usize]))) })
+        }
+    }
+
+    #[test]
+    fn a_fill_that_is_neither_stored_nor_read_lets_its_connection_go() {
+        let check = |has_reader: bool, expected: bool| {
+            let object = Unstored { has_reader, ..Unstored::default() };
+            let fill = Fill::new(0, 4 * FRAGMENT_BYTES, true);
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+            let run = async { tokio::time::timeout(3 * LOOK_TIME, fill.run(&object, Box::new(Endless))).await };
+            assert_eq!(runtime.block_on(run).is_ok(), expected, "has a reader: {has_reader}");
+            assert_eq!(fill.position(), (!expected).then_some(FRAGMENT_BYTES));
+        };
+        check(false, true);
+        check(true, false);
+    }
 }

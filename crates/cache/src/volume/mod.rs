@@ -10,6 +10,7 @@ mod recovery;
 mod replay;
 mod state;
 mod turns;
+mod verifications;
 mod walk;
 mod writer;
 

@@ -106,7 +106,7 @@ impl Volume {
             return Ok(Looked::Done(None));
         }
         let hash = PartHash::of(key, part);
-        let (entry, lease, place) = {
+        let (mut entry, lease, place) = {
             let mut index = self.index();
             let Some(entry) = index.living(hash) else { return Ok(Looked::Done(None)) };
             if let Some(pending) = index.pending.get(&entry.offset_units).cloned() {
@@ -119,6 +119,13 @@ impl Volume {
             || u64::from(entry.size_units) * 512 <= record_bytes(self.settings.memory_bytes_max as usize);
         if waiting == Waiting::Avoided && !in_memory && !entry.verified {
             return Ok(Looked::Waits);
+        }
+        let _turn = (!in_memory && !entry.verified).then(|| self.verifications.take(entry));
+        if _turn.is_some()
+            && let Some(now) = self.index().living(hash)
+        {
+            // Another look-up may have verified it meanwhile.
+            entry.verified = now.verified && (now.offset_units, now.lap) == (entry.offset_units, entry.lap);
         }
         let reading = self.read_record(entry, place, in_memory || !entry.verified, waiting);
         let reading = reading.map_err(|error| self.failed(error));

@@ -10,6 +10,7 @@ use super::{
     replay::{Reach, Replay},
     state::{Index, Open, Settings, Volume, Writer},
     turns::Turns,
+    verifications::Verifications,
 };
 use crate::{
     aligned::Aligned,
@@ -97,6 +98,7 @@ impl Volume {
             settings,
             read_only,
             leases: Leases::new(geometry.stripes()),
+            verifications: Verifications::default(),
             failures: AtomicU64::new(0),
             index: Mutex::new(index),
             writer: Mutex::new(writer),

@@ -5,7 +5,7 @@
 //! waits for a write. A checkpoint has a lock of its own, and takes the others for moments. Their
 //! order: that of checkpoints, the writer's, the index'.
 
-use super::turns::Turns;
+use super::{turns::Turns, verifications::Verifications};
 use crate::{
     aligned::Aligned,
     bytes::UNIT_BYTES,
@@ -75,6 +75,7 @@ pub struct Volume {
     pub(super) settings: Settings,
     pub(super) read_only: bool,
     pub(super) leases: Arc<Leases>,
+    pub(super) verifications: Verifications,
     pub(super) failures: AtomicU64,
     pub(super) index: Mutex<Index>,
     pub(super) writer: Mutex<Writer>,
