@@ -163,7 +163,6 @@ impl Fill {
         loop {
             let reason: Arc<str> = match content.next().await {
                 Some(Ok(bytes)) => {
-                    Counters::add(&object.counters().origin_bytes, bytes.len() as u64);
                     match self.take(object, bytes).await {
                         Ok(()) if self.is_over() => return Outcome::Over,
                         Ok(()) if self.is_unread(object) => return Outcome::Over,

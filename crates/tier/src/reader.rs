@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::answer::{BodyPiece, Fragments, Reader};
-use crate::counters::Counters;
 use crate::fill::{Fill, Tip, number_of};
 use crate::fragmented::{Fragmented, Led};
 use crate::store::{FRAGMENT_BYTES, Found};
@@ -63,7 +62,7 @@ impl FragmentReader {
         let range = self.position - start..(self.end - start).min(found.len() as u64);
         let count = range.end - range.start;
         self.position += count;
-        Counters::add(&self.object.shared.counters.hit_bytes, count);
+        self.object.count_served(count);
         match found {
             Found::Bytes(bytes) => BodyPiece::Bytes(bytes.slice(range.start as usize..range.end as usize)),
             Found::File(location) => BodyPiece::File { location, range: range.start as u32..range.end as u32 },
@@ -114,6 +113,7 @@ impl Reader for FragmentReader {
                 State::AtFill(fill) => match fill.read(self.position, self.end, &mut wake) {
                     Tip::Bytes(bytes) => {
                         self.position += bytes.len() as u64;
+                        self.object.count_served(bytes.len() as u64);
                         return BodyPiece::Bytes(bytes);
                     }
                     Tip::Pending => return BodyPiece::Pending,

@@ -79,6 +79,22 @@ impl Store {
         self.on_thread(move |cache| cache.append(key, part, description, &body)).await
     }
 
+    /// The keys of all objects whose names begin with this. Look-ups go on meanwhile.
+    pub(crate) async fn keys_of(&self, prefix: Box<str>) -> Result<Vec<Key>, Error> {
+        self.on_thread(move |cache| {
+            let mut keys = Vec::new();
+            cache.list_heads(&mut |head| {
+                if head.name.is_some_and(|name| name.starts_with(&*prefix)) {
+                    keys.push(head.stored.key);
+                }
+            });
+            keys.sort_unstable();
+            keys.dedup();
+            Ok(keys)
+        })
+        .await
+    }
+
     pub(crate) async fn purge(&self, purges: Vec<Purge>) -> Result<(), Error> {
         self.on_thread(move |cache| cache.purge(&purges)).await
     }
