@@ -124,9 +124,7 @@ impl Exchange {
         let now = self.now();
         let counters = &self.mount.counters;
         let (index, counter, question) = match decide(&self.mount.policy, &self.request(), &stored, now) {
-            Decision::Fresh { index } => {
-                (index, if has_waited { &counters.collapsed } else { &counters.hits }, None)
-            }
+            Decision::Fresh { index } => (index, if has_waited { &counters.collapsed } else { &counters.hits }, None),
             Decision::Stale { index } => (index, &counters.stale, None),
             Decision::StaleWhileRevalidate { index, .. } => {
                 self.validate_beside(entry);

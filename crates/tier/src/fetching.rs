@@ -68,7 +68,8 @@ impl Exchange {
                 let stored: Vec<_> = head.variants.iter().map(|variant| &variant.response).collect();
                 match outcome(validation, &stored, status, fields, now) {
                     ValidationOutcome::Freshen { indices, answer } => {
-                        let freshened = self.freshen(entry, (&head, &indices, answer), (fields, times, purges), *reason).await;
+                        let freshened =
+                            self.freshen(entry, (&head, &indices, answer), (fields, times, purges), *reason).await;
                         if let Some(answer) = freshened {
                             return answer;
                         }
@@ -217,13 +218,7 @@ impl Exchange {
     }
 
     /// Takes over what a response to HEAD says of the stored responses (RFC 9111, 4.3.5).
-    async fn learn_from_head(
-        &self,
-        entry: &InUse,
-        status: u16,
-        fields: &StoredFields,
-        (times, purges): (Times, u64),
-    ) {
+    async fn learn_from_head(&self, entry: &InUse, status: u16, fields: &StoredFields, (times, purges): (Times, u64)) {
         self.change(entry, purges, |head| {
             for variant in &mut head.variants {
                 match head_outcome(&variant.response, status, fields) {

@@ -162,14 +162,12 @@ impl Fill {
         let mut resumptions = 0;
         loop {
             let reason: Arc<str> = match content.next().await {
-                Some(Ok(bytes)) => {
-                    match self.take(object, bytes).await {
-                        Ok(()) if self.is_over() => return Outcome::Over,
-                        Ok(()) if self.is_unread(object) => return Outcome::Over,
-                        Ok(()) => continue,
-                        Err(reason) => return Outcome::Failed(reason),
-                    }
-                }
+                Some(Ok(bytes)) => match self.take(object, bytes).await {
+                    Ok(()) if self.is_over() => return Outcome::Over,
+                    Ok(()) if self.is_unread(object) => return Outcome::Over,
+                    Ok(()) => continue,
+                    Err(reason) => return Outcome::Failed(reason),
+                },
                 Some(Err(reason)) => reason,
                 None => "the origin ended it early".into(),
             };

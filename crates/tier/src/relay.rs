@@ -31,11 +31,7 @@ pub(crate) fn channel(counters: &Arc<Counters>) -> (RelayWriter, RelayReader) {
 }
 
 /// Moves content to a reader until one of them ends; `first` goes before it.
-pub(crate) async fn pump(
-    first: Option<Bytes>,
-    mut content: Box<dyn UpstreamContent>,
-    writer: RelayWriter,
-) {
+pub(crate) async fn pump(first: Option<Bytes>, mut content: Box<dyn UpstreamContent>, writer: RelayWriter) {
     if let Some(bytes) = first.filter(|bytes| !bytes.is_empty())
         && writer.send(Ok(bytes)).await.is_err()
     {

@@ -83,11 +83,16 @@ impl Store {
     pub(crate) async fn keys_of(&self, prefix: Box<str>) -> Result<Vec<Key>, Error> {
         self.on_thread(move |cache| {
             let mut keys = Vec::new();
-            cache.list_heads(&mut |head| {
+            let listed = cache.list_heads(&mut |head| {
                 if head.name.is_some_and(|name| name.starts_with(&*prefix)) {
                     keys.push(head.stored.key);
                 }
             });
+            if listed.unreadable > 0 {
+                let error =
+                    format!("{} heads cannot be read now, so that their names are not known", listed.unreadable);
+                return Err(Error::Io { doing: "listing", error: std::io::Error::other(error) });
+            }
             keys.sort_unstable();
             keys.dedup();
             Ok(keys)

@@ -115,7 +115,12 @@ impl Tier {
     /// The same, one purge after the other, without waiting: `done` is called from the tier's
     /// thread with the numbers of all, or with the first error. Those behind an error are carried
     /// out, too.
-    pub fn purge_all(&self, purges: Vec<Purge>, kind: PurgeKind, done: impl FnOnce(Result<Vec<u64>, Error>) + Send + 'static) {
+    pub fn purge_all(
+        &self,
+        purges: Vec<Purge>,
+        kind: PurgeKind,
+        done: impl FnOnce(Result<Vec<u64>, Error>) + Send + 'static,
+    ) {
         let shared = Arc::clone(&self.shared);
         self.shared.runtime.spawn(async move {
             let (mut counts, mut failed) = (Vec::new(), None);

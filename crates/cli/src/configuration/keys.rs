@@ -255,6 +255,13 @@ fn status<K: Keys>(keys: &mut K, status: &mut StatusConfig) {
         &MAYBE_PATH.like("\"/var/lib/thalweg/state\""),
         &mut status.state,
     );
+    keys.value(
+        "purge_token",
+        "File with the token that a client has to show to purge what is cached of origins: at least 16 visible ASCII \
+         characters. Without it, nobody can purge over the network.",
+        &MAYBE_PATH.like("\"/etc/thalweg/purge-token\""),
+        &mut status.purge_token,
+    );
 }
 
 fn site<K: Keys>(keys: &mut K, site: &mut SiteConfig) {

@@ -4,11 +4,13 @@
 use std::fmt;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet, text};
+use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::document::{CertificateFigures, State, Status, TlsFigures};
+use super::families::Out;
+use super::tier_metrics;
 
 /// A format of metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -165,6 +167,9 @@ impl Collector for Figures {
         let help = "Overflows of the kernel's event queue, after which every file is checked again";
         out.counter("watch_overflows", help, None, watch.overflows)?;
         out.counter("watch_refusals", "Folders that the kernel refused to watch", None, watch.refused)?;
+        if let Some(tier) = &status.disk_cache {
+            tier_metrics::encode(tier, out)?;
+        }
         self.encode_loops(out)?;
         self.encode_mounts(out)
     }
@@ -218,59 +223,6 @@ impl Figures {
         out.gauges("downloads_under_way", "Downloads in progress by mount", None, of(|mount| mount.downloads_now))?;
         let help = "Distinct files downloaded today (UTC) by mount, within 2 %";
         out.gauges("unique_files_today", help, None, of(|mount| mount.today.unique_files))
-    }
-}
-
-/// Writes families of metrics.
-struct Out<'o, 'e>(&'o mut DescriptorEncoder<'e>);
-
-impl Out<'_, '_> {
-    fn counter(&mut self, name: &str, help: &str, unit: Option<Unit>, value: u64) -> fmt::Result {
-        self.0
-            .encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?
-            .encode_counter::<NoLabelSet, _, u64>(&value, None)
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, unit: Option<Unit>, value: u64) -> fmt::Result {
-        self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?.encode_gauge(&value)
-    }
-
-    fn counters<L: EncodeLabelSet>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<Unit>,
-        values: impl IntoIterator<Item = (L, u64)>,
-    ) -> fmt::Result {
-        let encode = |mut of: MetricEncoder<'_>, value: u64| of.encode_counter::<NoLabelSet, _, u64>(&value, None);
-        self.family(name, help, unit, MetricType::Counter, values, encode)
-    }
-
-    fn gauges<L: EncodeLabelSet>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<Unit>,
-        values: impl IntoIterator<Item = (L, u64)>,
-    ) -> fmt::Result {
-        let encode = |mut of: MetricEncoder<'_>, value: u64| of.encode_gauge(&value);
-        self.family(name, help, unit, MetricType::Gauge, values, encode)
-    }
-
-    fn family<L: EncodeLabelSet>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<Unit>,
-        kind: MetricType,
-        values: impl IntoIterator<Item = (L, u64)>,
-        encode: impl Fn(MetricEncoder<'_>, u64) -> fmt::Result,
-    ) -> fmt::Result {
-        let mut family = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
-        for (labels, value) in values {
-            encode(family.encode_family(&labels)?, value)?;
-        }
-        Ok(())
     }
 }
 

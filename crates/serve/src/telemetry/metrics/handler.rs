@@ -1,6 +1,6 @@
 //! The responses of the status listener: the document for each request, and its fields.
 
-use thalweg_httpd::{Handler, Response};
+use thalweg_httpd::{Handler, Response, Ticket};
 use thalweg_sys::clock;
 use thalweg_wire::date::imf_fixdate;
 use thalweg_wire::status::reason;
@@ -10,6 +10,7 @@ use thalweg_wire::{Method, RequestError, RequestHead};
 use super::collector::Collector;
 use super::document::State;
 use super::hosts::KnownHosts;
+use super::purging::{self, Purging};
 use super::{exposition, page};
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -19,6 +20,7 @@ pub(super) struct StatusHandler {
     pub(super) collector: Collector,
     /// The hosts for which the status is shown.
     pub(super) hosts: KnownHosts,
+    pub(super) purging: Purging,
 }
 
 impl Handler for StatusHandler {
@@ -35,6 +37,25 @@ impl Handler for StatusHandler {
             Method::Get | Method::Head => self.document(request),
             _ => plain(405).field("Allow", "GET, HEAD"),
         }
+    }
+
+    fn respond_or_defer(&mut self, request: &RequestHead<'_>, ticket: Ticket) -> Option<Response> {
+        if !self.hosts.has(request.host()) || !purging::is_for_purges(request) {
+            return Some(self.respond(request));
+        }
+        self.purging.begin(request, ticket, self.collector.tier())
+    }
+
+    fn wants_body(&self, ticket: Ticket) -> bool {
+        self.purging.has(ticket)
+    }
+
+    fn take_body(&mut self, ticket: Ticket, piece: &[u8]) {
+        self.purging.take(ticket, piece);
+    }
+
+    fn end_body(&mut self, ticket: Ticket) {
+        self.purging.end(ticket);
     }
 
     fn refuse(&mut self, error: RequestError) -> Option<Response> {
@@ -72,11 +93,11 @@ pub(super) fn second() -> i64 {
 }
 
 /// A response whose body is its status in words.
-fn plain(status: u16) -> Response {
+pub(super) fn plain(status: u16) -> Response {
     response(status, PLAIN, title(status))
 }
 
-fn response(status: u16, content_type: &str, body: String) -> Response {
+pub(super) fn response(status: u16, content_type: &str, body: String) -> Response {
     Response::new(status)
         .field("Date", imf_fixdate(second()))
         .field("Content-Type", content_type)
