@@ -12,7 +12,8 @@
 //! | module | owns |
 //! | --- | --- |
 //! | `ask`, `answer`, `wake` | what loops and the tier tell each other |
-//! | `upstream`, `mount`, `mounted` | origins as the tier sees them, the places that they answer for, and what is counted of these |
+//! | `upstream`, `mount` | origins as the tier sees them, and the places that they answer for |
+//! | `mounted` | mounts with their counts |
 //! | `origins` | groups of origins as one upstream |
 //! | `cluster` | servers that share the fetching from an origin |
 //! | `tier`, `shared`, `counters` | the threads, and what their tasks share |

@@ -131,7 +131,7 @@ pub struct CachePurgeOptions {
     /// a slash; repeatable
     #[arg(long, value_name = "PREFIX")]
     pub prefix: Vec<String>,
-    /// Group of the origin (Cache-Groups) in a mount of a server; of volumes, the number of a group;
+    /// Group of the origin (Cache-Groups) in a mount of a server; the number of a group of volumes;
     /// repeatable
     #[arg(long, value_name = "GROUP")]
     pub group: Vec<String>,

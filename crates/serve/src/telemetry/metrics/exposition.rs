@@ -230,8 +230,13 @@ impl Figures {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
+    use thalweg_tier::Counts;
+
     use super::*;
     use crate::config::{ServerConfig, SiteConfig};
+    use crate::content::tier_figures::{
+        OriginFigures, OriginState, TierFigures, TierMount, VolumeFigures, VolumeState,
+    };
     use crate::telemetry::metrics::collector::tests::collector;
 
     /// Checks the text as strictly as promtool does where it matters here, and gives name and
@@ -288,6 +293,43 @@ mod tests {
         samples
     }
 
+    fn tier() -> TierFigures {
+        let mount = "odd\"/".to_owned();
+        let counts = Counts { held_hits: 7, served_bytes: 9, ..Counts::default() };
+        let origin = OriginFigures {
+            mount: mount.clone(),
+            origin: "o".to_owned(),
+            state: OriginState::Down,
+            requests: 1,
+            responses: 2,
+            failures: vec![("refused".to_owned(), 3)],
+            bytes: 4,
+            connections: 5,
+            connections_idle: 6,
+            connections_opened: 7,
+            requests_under_way: 8,
+            requests_waiting: 9,
+        };
+        let volume = VolumeFigures {
+            volume: "/a".to_owned(),
+            state: VolumeState::Lost,
+            reason: None,
+            size_bytes: 10,
+            filled_bytes: 9,
+            damaged: 8,
+            unwritten: 7,
+            failures: 6,
+            oldest_s: Some(77),
+        };
+        TierFigures {
+            total: counts.into(),
+            mounts: vec![TierMount { mount, shares: counts.into() }],
+            origins: vec![origin],
+            volumes: vec![volume],
+            cycle_s: None,
+        }
+    }
+
     #[test]
     fn openmetrics_is_for_those_who_ask_for_it() {
         #[track_caller]
@@ -334,6 +376,7 @@ mod tests {
         status.total.files_changed_while_sent = 2;
         status.watch.folders = 17;
         status.watch.refused = 4;
+        status.disk_cache = Some(tier());
         let text = parse_text(&metrics(status.clone(), Format::Text));
         let samples = parse(&metrics(status, Format::OpenMetrics));
         assert_eq!(text, samples, "both formats say the same");
@@ -350,6 +393,13 @@ mod tests {
             ("thalweg_files_changed_while_sent_total", 2.0),
             ("thalweg_watched_folders", 17.0),
             ("thalweg_watch_refusals_total", 4.0),
+            ("thalweg_disk_cache_requests_total{mount=\"odd\\\"/\",outcome=\"held_hit\"}", 7.0),
+            ("thalweg_disk_cache_requests_total{mount=\"odd\\\"/\",outcome=\"failed\"}", 0.0),
+            ("thalweg_disk_cache_served_bytes_total{mount=\"odd\\\"/\"}", 9.0),
+            ("thalweg_disk_cache_volume_up{volume=\"/a\"}", 0.0),
+            ("thalweg_disk_cache_volume_oldest_timestamp_seconds{volume=\"/a\"}", 77.0),
+            ("thalweg_origin_up{mount=\"odd\\\"/\",origin=\"o\"}", 0.0),
+            ("thalweg_origin_failures_total{mount=\"odd\\\"/\",origin=\"o\",kind=\"refused\"}", 3.0),
         ] {
             assert_eq!(samples.get(series), Some(&value), "{series} in {samples:#?}");
         }

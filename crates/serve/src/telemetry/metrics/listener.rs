@@ -1,8 +1,9 @@
 //! The status listener: a small HTTP server on a thread of its own, away from the loops.
 //!
 //! It is for few clients, which may be as broken as any other: connections, heads and times are
-//! bounded, and each connection gets one response. Nothing protects the figures but the
-//! address that it listens on and the names that it goes by (`hosts`); purging needs a token. The responses are made by `handler`.
+//! bounded, and each connection gets one response. Nothing protects the figures but the address
+//! that it listens on and the names that it goes by (`hosts`); purging needs a token. The responses
+//! are made by `handler`.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
