@@ -22,7 +22,7 @@
 //! | `entries` | which request asks the origin for an object |
 //! | `head`, `store` | stored responses, and the store that has them |
 //! | `memory` | a store without a disk |
-//! | `purge` | purges by an operator, and what they mean for fetches under way |
+//! | `purge`, `purging` | purges by an operator, and what they mean for fetches under way |
 //! | `activity`, `fragmented`, `fill`, `reader` | objects in fragments: fetching them, and reading behind |
 //! | `excerpt` | ranges that are no whole fragments |
 //! | `relay` | content that goes through |
@@ -46,6 +46,7 @@ mod mount;
 mod mounted;
 mod origins;
 mod purge;
+mod purging;
 mod reader;
 mod relay;
 mod shared;

@@ -8,12 +8,10 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use thalweg_cache::{Error, Key, Purge as StorePurge};
+use thalweg_cache::Key;
 use tokio::sync::{RwLock, RwLockReadGuard};
 
-use crate::counters::Counters;
 use crate::mount::group_of;
-use crate::shared::Shared;
 
 /// Purges in the log. A response that was asked for before more than these is not stored.
 const LOG_MAX: usize = 1024;
@@ -49,14 +47,14 @@ pub enum PurgeKind {
 
 /// The objects of a purge.
 #[derive(Clone, PartialEq, Eq)]
-enum Scope {
+pub(crate) enum Scope {
     Key(Key),
     Names(Box<str>),
     Group(u32),
 }
 
 impl Scope {
-    fn of(purge: &Purge) -> Self {
+    pub(crate) fn of(purge: &Purge) -> Self {
         match purge {
             Purge::Name(name) => Self::Key(Key::of(name.as_bytes())),
             Purge::Prefix(prefix) => Self::Names(prefix.clone()),
@@ -112,7 +110,7 @@ impl PurgeLog {
     }
 
     /// Begins a purge: its number.
-    async fn begin(&self, scope: Scope, kind: PurgeKind) -> u64 {
+    pub(crate) async fn begin(&self, scope: Scope, kind: PurgeKind) -> u64 {
         let mut latest = self.latest.write().await;
         let number = self.count();
         if latest.len() >= LOG_MAX {
@@ -123,7 +121,8 @@ impl PurgeLog {
         number
     }
 
-    async fn end(&self, number: u64) {
+    /// The store has carried a purge out.
+    pub(crate) async fn end(&self, number: u64) {
         let mut latest = self.latest.write().await;
         latest.iter_mut().filter(|logged| logged.number == number).for_each(|logged| logged.is_over = true);
     }
@@ -147,37 +146,6 @@ impl Latest<'_> {
 fn strongest<'l>(purges: impl Iterator<Item = &'l Logged>, object: Identity<'_>) -> Option<PurgeKind> {
     let kinds = purges.filter(|logged| logged.scope.covers(object)).map(|logged| logged.kind);
     kinds.max_by_key(|kind| *kind == PurgeKind::Hard)
-}
-
-impl Shared {
-    /// Purges: how many purges of the store that took. Once this is `Ok`, nothing of it is used as
-    /// if it were valid, also after a crash, and also if it was on its way from an origin.
-    pub(crate) async fn purge(&self, purge: &Purge, kind: PurgeKind) -> Result<u64, Error> {
-        let scope = Scope::of(purge);
-        let number = self.purges.begin(scope.clone(), kind).await;
-        let purged = self.purge_stored(&scope, kind).await;
-        self.purges.end(number).await;
-        // One that is not durable is in force all the same.
-        self.advance_generation();
-        let count = purged?;
-        Counters::add(&self.counters.purges, count);
-        Ok(count)
-    }
-
-    async fn purge_stored(&self, scope: &Scope, kind: PurgeKind) -> Result<u64, Error> {
-        let of_key = |key| if kind == PurgeKind::Hard { StorePurge::Key(key) } else { StorePurge::SoftKey(key) };
-        let purges = match scope {
-            Scope::Key(key) => vec![of_key(*key)],
-            Scope::Names(prefix) => self.store.keys_of(prefix.clone()).await?.into_iter().map(of_key).collect(),
-            Scope::Group(group) if kind == PurgeKind::Hard => vec![StorePurge::Group(*group)],
-            Scope::Group(group) => vec![StorePurge::SoftGroup(*group)],
-        };
-        let count = purges.len() as u64;
-        if count > 0 {
-            self.store.purge(purges).await?;
-        }
-        Ok(count)
-    }
 }
 
 #[cfg(test)]

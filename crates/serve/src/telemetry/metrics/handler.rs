@@ -1,9 +1,6 @@
 //! The responses of the status listener: the document for each request, and its fields.
 
 use thalweg_httpd::{Handler, Response, Ticket};
-use thalweg_sys::clock;
-use thalweg_wire::date::imf_fixdate;
-use thalweg_wire::status::reason;
 use thalweg_wire::target::Target;
 use thalweg_wire::{Method, RequestError, RequestHead};
 
@@ -11,9 +8,8 @@ use super::collector::Collector;
 use super::document::State;
 use super::hosts::KnownHosts;
 use super::purging::{self, Purging};
+use super::responses::{PLAIN, plain, response, second, title};
 use super::{exposition, page};
-
-const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// Responds to requests with the figures of a collector.
 pub(super) struct StatusHandler {
@@ -85,28 +81,4 @@ impl StatusHandler {
             _ => plain(404),
         }
     }
-}
-
-/// Now, in seconds since 1970-01-01 UTC.
-pub(super) fn second() -> i64 {
-    i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX)
-}
-
-/// A response whose body is its status in words.
-pub(super) fn plain(status: u16) -> Response {
-    response(status, PLAIN, title(status))
-}
-
-pub(super) fn response(status: u16, content_type: &str, body: String) -> Response {
-    Response::new(status)
-        .field("Date", imf_fixdate(second()))
-        .field("Content-Type", content_type)
-        .field("Cache-Control", "no-store")
-        .field("Content-Security-Policy", page::CONTENT_POLICY)
-        .field("X-Content-Type-Options", "nosniff")
-        .body(body)
-}
-
-fn title(status: u16) -> String {
-    format!("{status} {}\n", reason(status))
 }

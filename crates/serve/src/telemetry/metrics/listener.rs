@@ -18,9 +18,10 @@ use thalweg_sys::driver::Listen;
 use thalweg_sys::{Completion, Driver, DriverConfig, Epoll, Instant, Waker};
 
 use super::collector::Collector;
-use super::handler::{StatusHandler, second};
+use super::handler::StatusHandler;
 use super::hosts::KnownHosts;
 use super::purging::{self, Purging};
+use super::responses::second;
 use crate::content::tier::PurgeAnswer;
 
 /// Most connections at once.

@@ -11,6 +11,7 @@ mod hosts;
 mod listener;
 mod page;
 mod purging;
+mod responses;
 mod tier_metrics;
 mod tier_section;
 mod words;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use thalweg_httpd::{Response, Ticket};
 use thalweg_wire::{Method, RequestHead};
 
-use super::handler::{plain, response};
+use super::responses::{plain, response};
 use crate::content::tier::{CacheTier, PurgeAnswer};
 
 /// The path of requests to purge.
