@@ -19,7 +19,7 @@
 //! | [`trees`] | document trees, written, compared, and requested as often as their tests do |
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`cache`] | volumes of the disk cache on the command line |
-//! | [`forwarding`] | the server in front of origins
+//! | [`forwarding`], [`purging`] | the server in front of origins; purging from it, and its figures |
 //! | [`disk`] | the benchmark of a file system, its folders, a full disk |
 //! | [`doctor`] | settings of the host: examined, changed, put back |
 //! | [`live_view`] | the live view on a pseudo terminal, colours, widths; the stream of intervals |
@@ -109,6 +109,7 @@ mod pipeline_formats;
 mod pipelines;
 mod process;
 mod protocols;
+mod purging;
 mod race;
 mod recorder;
 mod redirects;

@@ -226,7 +226,8 @@ impl Cache {
         sum
     }
 
-    /// Tells of the head of every stored object, with its name, in the order of the media.
+    /// Tells of the head of every stored object, with its name; of those twice that the store moves
+    /// meanwhile. Look-ups wait for no more than a part of the directory. `each` must be quick.
     pub fn list_heads(&self, each: &mut dyn FnMut(StoredHead<'_>)) -> Verification {
         let mut sum = Verification::default();
         self.volumes.iter().for_each(|volume| sum.add(&volume.list_heads(each)));

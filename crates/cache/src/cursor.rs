@@ -108,6 +108,13 @@ impl Log {
         self.rings[area].stripe(count) == stripe && at >= u64::from(offset)
     }
 
+    /// Whether an entry's stripe was written since the stripes of these counts were begun.
+    pub(crate) fn is_since(&self, entry: Entry, heads: [u64; 2]) -> bool {
+        let stripe = self.stripe_of(entry);
+        let area = self.area_of(stripe);
+        self.rings[area].count_of(stripe) >= heads[area]
+    }
+
     /// The count with which a stripe of this area was last written.
     pub(crate) fn count_of(&self, area: usize, stripe: u32) -> u64 {
         self.rings[area].count_of(stripe)

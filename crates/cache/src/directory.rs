@@ -9,6 +9,7 @@ use crate::{
     geometry::BUCKET_ENTRIES,
     key::{PartHash, below},
 };
+use std::ops::Range;
 
 const HITS_MAX: u8 = 3;
 
@@ -176,7 +177,17 @@ impl Directory {
 
     /// All entries.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
-        self.slots.iter().filter(|bits| **bits != 0).map(|bits| Entry::unpack(*bits))
+        self.entries_of(0..self.slots.len())
+    }
+
+    /// The entries in a range of slots.
+    pub(crate) fn entries_of(&self, slots: Range<usize>) -> impl Iterator<Item = Entry> {
+        self.slots[slots].iter().filter(|bits| **bits != 0).map(|bits| Entry::unpack(*bits))
+    }
+
+    /// The number of slots.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
     }
 
     /// Keeps the entries of a checkpoint for which this holds, and forgets which bodies were

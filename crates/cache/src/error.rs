@@ -17,7 +17,7 @@ pub enum Error {
     /// The medium failed.
     #[error("{doing} the volume: {error}")]
     Io {
-        /// The operation: "reading" or "writing".
+        /// The operation: "reading", "writing" or "listing".
         doing: &'static str,
         /// The kernel's error.
         #[source]

@@ -525,3 +525,45 @@ fn a_purge_of_more_than_fits_between_two_checkpoints_ends() {
     assert!((10..20).all(|object| !finds(&volume, object)));
     assert_eq!(volume.statistics().purges, 19_990);
 }
+
+#[test]
+fn heads_that_are_moved_while_they_are_listed_are_not_missed() {
+    let medium = Arc::new(Faulty::new(8 << 20, 5));
+    let volume = volume_on(&medium);
+    let head = |object: u64| Head { name: &format!("a.example/{object}"), rest: &[7; 2_000] }.encode().expect("short");
+    let store = |object: u64| {
+        volume.append(key(object), Part::HEAD, Description::default(), &head(object)).expect("the medium works");
+    };
+    // Wanted ones, which the store keeps by moving them, and others that push them on.
+    let mut others = 1_000_u64;
+    let wanted = 0..50_u64;
+    wanted.clone().for_each(store);
+    let mut is_told_of = [false; 50];
+    for round in 0..20 {
+        let statistics = volume.statistics();
+        is_told_of.fill(false);
+        let mut told = 0;
+        std::thread::scope(|scope| {
+            let walk = scope.spawn(|| {
+                volume.list_heads(&mut |head| {
+                    let number = head.name.and_then(|name| name.strip_prefix("a.example/")?.parse::<usize>().ok());
+                    number.filter(|number| *number < is_told_of.len()).into_iter().for_each(|at| is_told_of[at] = true);
+                    told += 1;
+                })
+            });
+            for _ in 0..100 {
+                store(others);
+                others += 1;
+                wanted.clone().for_each(|object| drop(volume.lookup(key(object), Part::HEAD)));
+            }
+            walk.join().expect("no thread panics");
+        });
+        for object in wanted.clone() {
+            let is_there = volume.lookup(key(object), Part::HEAD).expect("the medium works").is_some();
+            assert!(!is_there || is_told_of[object as usize], "{object} in round {round} of {told} heads");
+        }
+        let now = volume.statistics();
+        let moved = now.promoted + now.second_chances - statistics.promoted - statistics.second_chances;
+        assert!(round == 0 || moved > 0 || now.stripe_bytes_written < 8 << 20, "{now:?}");
+    }
+}

@@ -18,6 +18,7 @@ use crate::options::{
     CacheCommand, CacheCreateOptions, CacheExportOptions, CacheLsOptions, CacheOptions, CachePurgeOptions, CacheVolumes,
 };
 use crate::output::print;
+use crate::purge_online::purge_online;
 
 /// Runs the command.
 ///
@@ -251,7 +252,15 @@ fn verify(options: &CacheVolumes) -> Result<ExitCode, Failure> {
 }
 
 fn purge(options: &CachePurgeOptions) -> Result<ExitCode, Failure> {
-    let failed = |error: Error| Failure::unreachable(format!("cannot purge from {}: {error}", names(&options.paths)));
+    if let Some(server) = &options.server {
+        return purge_online(server, options);
+    }
+    let failed = |error: Error| {
+        let is_locked = matches!(&error, Error::Open { error, .. } if error.kind() == std::io::ErrorKind::ResourceBusy);
+        let advice = if is_locked { "; if that is a server, use --server URL --token FILE" } else { "" };
+        Failure::unreachable(format!("cannot purge from {}: {error}{advice}", names(&options.paths)))
+    };
+    let groups = numbers(&options.group)?;
     let cache = Cache::open_whole(&options.paths, Settings::default()).map_err(failed)?;
     let mut keys = BTreeSet::from_iter(options.key.iter().copied());
     let mut named = 0_u64;
@@ -269,13 +278,13 @@ fn purge(options: &CachePurgeOptions) -> Result<ExitCode, Failure> {
     }
     let of_keys = keys.iter().map(|key| if options.soft { Purge::SoftKey(*key) } else { Purge::Key(*key) });
     let of_groups =
-        options.group.iter().map(|group| if options.soft { Purge::SoftGroup(*group) } else { Purge::Group(*group) });
+        groups.iter().map(|group| if options.soft { Purge::SoftGroup(*group) } else { Purge::Group(*group) });
     let purges: Vec<Purge> = of_keys.chain(of_groups).collect();
     cache.purge(&purges).map_err(failed)?;
     let count = purges.len();
     print(&if options.json {
         pretty(&json!({
-            "schema": "thalweg.cache/1", "keys": keys.len(), "groups": options.group.len(), "named": named,
+            "schema": "thalweg.cache/1", "keys": keys.len(), "groups": groups.len(), "named": named,
             "soft": options.soft,
         }))?
     } else {
@@ -286,6 +295,15 @@ fn purge(options: &CachePurgeOptions) -> Result<ExitCode, Failure> {
         )
     })?;
     Ok(Exit::Met.into())
+}
+
+/// The numbers of groups on a volume.
+fn numbers(groups: &[String]) -> Result<Vec<u32>, Failure> {
+    let number = |group: &String| {
+        let advice = "a group on a volume has a number; names are for --server";
+        group.parse().map_err(|_| Failure::usage(format!("--group {group}: {advice}")))
+    };
+    groups.iter().map(number).collect()
 }
 
 /// Opens one volume for reading.

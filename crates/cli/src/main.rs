@@ -33,6 +33,7 @@ mod page;
 mod pipelines;
 mod preflight;
 mod progress;
+mod purge_online;
 mod reach;
 mod replay;
 mod report;

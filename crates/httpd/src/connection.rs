@@ -26,6 +26,15 @@ pub(crate) struct Connection {
     requests: u32,
     /// The response to a request whose body is still on its way.
     unfinished: Option<Slot>,
+    /// The request whose body is on its way and is wanted by the handler.
+    wanted: Option<Wanted>,
+}
+
+/// A request whose body the handler wants.
+#[derive(Clone, Copy)]
+struct Wanted {
+    ticket: Ticket,
+    is_last: bool,
 }
 
 /// The incoming direction of a connection.
@@ -102,6 +111,7 @@ impl Connection {
             reader: RequestReader::new(settings.bounds),
             requests: 0,
             unfinished: None,
+            wanted: None,
         }
     }
 
@@ -130,19 +140,36 @@ impl Connection {
                         || self.requests >= settings.requests_per_connection_max;
                     let framing = Framing::of(&head, is_last);
                     let request = self.requests;
-                    let slot = match handler.respond_or_defer(&head, Ticket { socket: self.socket, request }) {
+                    let ticket = Ticket { socket: self.socket, request };
+                    let slot = match handler.respond_or_defer(&head, ticket) {
                         Some(response) => Slot::Ready(response.encode(framing)),
-                        None => Slot::Deferred { request, framing },
+                        None => {
+                            let is_wanted = !head.expects_continue() && handler.wants_body(ticket);
+                            self.wanted = is_wanted.then_some(Wanted { ticket, is_last });
+                            Slot::Deferred { request, framing }
+                        }
                     };
-                    if is_last {
+                    if is_last && self.wanted.is_none() {
                         self.input = Input::Ignored;
                         self.responses.push(slot);
                     } else {
                         self.unfinished = Some(slot);
                     }
                 }
-                Some(RequestEvent::Body(_)) => {}
-                Some(RequestEvent::End) => self.responses.push(self.unfinished.take().expect("a head came before")),
+                Some(RequestEvent::Body(piece)) => {
+                    if let Some(Wanted { ticket, .. }) = self.wanted {
+                        handler.take_body(ticket, piece);
+                    }
+                }
+                Some(RequestEvent::End) => {
+                    self.responses.push(self.unfinished.take().expect("a head came before"));
+                    if let Some(Wanted { ticket, is_last }) = self.wanted.take() {
+                        handler.end_body(ticket);
+                        if is_last {
+                            self.input = Input::Ignored;
+                        }
+                    }
+                }
                 None => return,
             }
         }
@@ -162,6 +189,7 @@ impl Connection {
     pub(crate) fn end_behind(&mut self) {
         self.responses = Responses::default();
         self.unfinished = None;
+        self.wanted = None;
         if self.input == Input::Open {
             self.input = Input::Ignored;
         }

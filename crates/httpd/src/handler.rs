@@ -17,6 +17,19 @@ pub trait Handler {
         Some(self.respond(request))
     }
 
+    /// Whether the body of a request is given to the handler whose response it has deferred. The
+    /// body is read before the response is sent, and the connection closed after it if it has to
+    /// be. A client that waits for 100 (Continue) sends none.
+    fn wants_body(&self, _ticket: Ticket) -> bool {
+        false
+    }
+
+    /// Takes the next piece of a body that it wants.
+    fn take_body(&mut self, _ticket: Ticket, _piece: &[u8]) {}
+
+    /// Takes the end of a body that it wants.
+    fn end_body(&mut self, _ticket: Ticket) {}
+
     /// The response to bytes that are no request, after which the connection is closed. `None`
     /// stands for a response with the [status of the error](RequestError::status) and nothing else.
     fn refuse(&mut self, _error: RequestError) -> Option<Response> {

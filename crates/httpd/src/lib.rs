@@ -5,7 +5,7 @@
 //! accepts connections, reads request heads within bounds, lets a [`Handler`] make each
 //! [`Response`], at once or later, and sends the responses of pipelined requests in order.
 //! Connections, their requests and their times are bounded by [`Settings`]; request bodies are read
-//! and discarded.
+//! and discarded, unless the handler wants them.
 //!
 //! ```no_run
 //! # fn serve(driver: &mut thalweg_sys::Epoll) -> std::io::Result<()> {

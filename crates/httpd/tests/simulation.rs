@@ -443,6 +443,78 @@ fn a_response_for_a_connection_that_has_ended_is_not_used() {
     assert_eq!((owner.unused, owner.world.server.connections()), (5, 0));
 }
 
+/// Answers each POST with its body, and everything else at once.
+#[derive(Clone, Default)]
+struct Gathering {
+    bodies: Rc<RefCell<Vec<(Ticket, Vec<u8>)>>>,
+    whole: Rc<RefCell<Vec<(Ticket, Vec<u8>)>>>,
+}
+
+impl Handler for Gathering {
+    fn respond(&mut self, request: &RequestHead<'_>) -> Response {
+        echo(request)
+    }
+
+    fn respond_or_defer(&mut self, request: &RequestHead<'_>, ticket: Ticket) -> Option<Response> {
+        if request.method.name() != "POST" {
+            return Some(self.respond(request));
+        }
+        self.bodies.borrow_mut().push((ticket, Vec::new()));
+        None
+    }
+
+    fn wants_body(&self, _: Ticket) -> bool {
+        true
+    }
+
+    fn take_body(&mut self, ticket: Ticket, piece: &[u8]) {
+        let mut bodies = self.bodies.borrow_mut();
+        let (_, body) = bodies.iter_mut().find(|(other, _)| *other == ticket).expect("a head came before");
+        body.extend_from_slice(piece);
+    }
+
+    fn end_body(&mut self, ticket: Ticket) {
+        let mut bodies = self.bodies.borrow_mut();
+        let at = bodies.iter().position(|(other, _)| *other == ticket).expect("a head came before");
+        self.whole.borrow_mut().push(bodies.remove(at));
+    }
+}
+
+struct Reader(World<Gathering>);
+
+impl App<Sim> for Reader {
+    fn on_completion(&mut self, sim: &mut Sim, completion: Completion) {
+        self.0.on_completion(sim, completion);
+    }
+
+    fn on_iteration(&mut self, sim: &mut Sim, now: Instant) -> LoopControl {
+        for (ticket, body) in self.0.server.handler().whole.take() {
+            self.0.server.answer(sim, ticket, echo_text(&String::from_utf8(body).unwrap()));
+        }
+        self.0.on_iteration(sim, now)
+    }
+}
+
+#[test]
+fn a_handler_gets_the_bodies_that_it_wants_also_of_the_last_request() {
+    let post = |body: &str, fields: &str| {
+        format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n{fields}\r\n{body}", body.len())
+    };
+    let long = "0123456789".repeat(500);
+    let chunked = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+    let get = "GET /g HTTP/1.1\r\nHost: x\r\n\r\n";
+    let input = [&post(&long, ""), chunked, get, &post("", ""), &post("last", "Connection: close\r\n"), get].concat();
+    let expected = [ok(&long, ""), ok("abcde", ""), ok("/g", ""), ok("", ""), ok("last", CLOSE)].concat();
+    for seed in 0..8 {
+        let mut sim = Sim::new(SimConfig::rough(seed));
+        let clients = vec![Client::new(0, input.clone()), Client::new(0, post(&long, "")[..60].to_owned())];
+        let mut reader = Reader(World::new(&mut sim, settings(), Gathering::default(), clients, 60_000));
+        run(&mut sim, &mut reader).unwrap();
+        assert_eq!(reader.0.clients[0].text(), expected, "seed {seed}");
+        assert_eq!((reader.0.clients[1].text().as_str(), reader.0.server.connections()), ("", 0), "cut short");
+    }
+}
+
 #[test]
 fn a_repeated_body_is_as_long_as_it_says() {
     let respond = |head: &RequestHead<'_>| match head.target {

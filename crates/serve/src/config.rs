@@ -553,11 +553,14 @@ pub struct StatusConfig {
     pub allowed_hosts: Vec<String>,
     /// The file in which the figures of the last days survive a restart; `None`: they do not.
     pub state: Option<PathBuf>,
+    /// The file with the token that a client shows to purge what is cached of origins; `None`:
+    /// nobody can.
+    pub purge_token: Option<PathBuf>,
 }
 
 impl StatusConfig {
     /// The defaults, at an address.
     pub const fn new(listen: SocketAddr) -> Self {
-        Self { listen, allowed_hosts: Vec::new(), state: None }
+        Self { listen, allowed_hosts: Vec::new(), state: None, purge_token: None }
     }
 }

@@ -27,6 +27,7 @@ mod work_budget;
 
 pub use catalog::check::ConfigFault;
 pub use catalog::error::CatalogError;
+pub use catalog::places::{ForwardedPlaces, ForwardedTarget};
 pub use config::{
     AcmeChallenge, AcmeConfig, Bandwidth, CacheConfig, CertificateFiles, DeniedClients, DiskCacheConfig, EtagSource,
     Forwarding, Level, Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig, MountOrigin,
@@ -34,7 +35,8 @@ pub use config::{
     RequestRateError, Routing, Rule, S3Config, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, TlsConfig,
     UnknownHost, VolumeConfig,
 };
-pub use content::tier::CacheTier;
+pub use content::tier::{CacheTier, PurgeAnswer, PurgeAnswered};
+pub use content::tier_figures::{OriginFigures, OriginState, TierFigures, TierMount, VolumeFigures, VolumeState};
 pub use http::challenges::ChallengeError;
 pub use server::listeners::{Group, Listeners};
 pub use server::tls::ServerTls;

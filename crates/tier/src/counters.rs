@@ -19,6 +19,11 @@ macro_rules! counters {
         }
 
         impl Counts {
+            /// Adds those of another mount.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)*
+            }
+
             /// Names and values, in the order of declaration.
             pub fn all(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)*]
@@ -30,8 +35,10 @@ macro_rules! counters {
 counters! {
     /// Requests answered by loops with what they held.
     held_hits,
-    /// Requests answered from the store without asking an origin.
+    /// Requests answered from the store.
     hits,
+    /// Those of them, and of the collapsed ones, for which a part of the body had to be fetched.
+    partial,
     /// Requests answered from the store after an origin confirmed it.
     revalidated,
     /// Requests answered with a stale response, by the client's wish or while it is validated.
@@ -46,14 +53,20 @@ counters! {
     passed,
     /// Requests that could not be answered.
     failed,
-    /// Bytes of bodies that readers took from the store or from memory.
-    hit_bytes,
+    /// Bytes of bodies that were given to clients, wherever they came from.
+    served_bytes,
     /// Bytes of content that came from origins.
     origin_bytes,
     /// Requests to origins.
     origin_requests,
     /// Requests to origins that gave no response.
     origin_failures,
+    /// Bytes of content that came from other servers of a cluster.
+    peer_bytes,
+    /// Requests to other servers of a cluster that were answered.
+    peer_requests,
+    /// Validations beside requests that got an answer at once, and of consistent sets.
+    validations,
     /// Fetches that went on by a range request after they had been cut off.
     resumed,
     /// Downloads that were cut off because the object has changed at the origin.
@@ -62,6 +75,18 @@ counters! {
     purges,
     /// Operations of the store that failed.
     store_failures,
+}
+
+impl Counts {
+    /// Requests, each of which is counted by one outcome.
+    pub fn requests(&self) -> u64 {
+        self.hit_requests() + self.revalidated + self.stale_if_error + self.misses + self.passed + self.failed
+    }
+
+    /// Requests that were answered without one of their own to an origin for the response.
+    pub fn hit_requests(&self) -> u64 {
+        self.held_hits + self.hits + self.stale + self.collapsed
+    }
 }
 
 impl Counters {

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::answer::{BodyPiece, Fragments, Reader};
+use crate::counters::Counters;
+use crate::mounted::Mounted;
 use crate::wake::Wake;
 
 /// A range of an object, in memory.
@@ -20,16 +22,29 @@ pub(crate) struct Excerpt {
 }
 
 impl Excerpt {
+    /// It as the content of a response.
+    pub(crate) fn for_mount(self: &Arc<Self>, mount: &Arc<Mounted>) -> Arc<dyn Fragments> {
+        Arc::new(Sent { excerpt: Arc::clone(self), mount: Arc::clone(mount) })
+    }
+
     /// Whether it has all bytes from `first` up to `end`.
     pub(crate) fn covers(&self, (first, end): (u64, u64)) -> bool {
         self.first <= first && end <= self.first + self.bytes.len() as u64
     }
 }
 
-impl Fragments for Excerpt {
+/// An excerpt that is sent to clients of a mount, which is counted.
+struct Sent {
+    excerpt: Arc<Excerpt>,
+    mount: Arc<Mounted>,
+}
+
+impl Fragments for Sent {
     fn reader(self: Arc<Self>, range: Range<u64>) -> Box<dyn Reader> {
-        let piece = if self.covers((range.start, range.end)) {
-            Ok(self.bytes.slice((range.start - self.first) as usize..(range.end - self.first) as usize))
+        let Excerpt { first, bytes, .. } = &*self.excerpt;
+        let piece = if self.excerpt.covers((range.start, range.end)) {
+            Counters::add(&self.mount.counters.served_bytes, range.end - range.start);
+            Ok(bytes.slice((range.start - first) as usize..(range.end - first) as usize))
         } else {
             Err("only a part of the object is stored".into())
         };

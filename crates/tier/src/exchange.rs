@@ -1,6 +1,7 @@
 //! One request and its answer: what the store has, whether the origin is asked, and by whom.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use thalweg_cache::Key;
 use thalweg_caching::{
@@ -16,20 +17,22 @@ use crate::counters::Counters;
 use crate::entries::InUse;
 use crate::fragmented::{Fragmented, Led, Source, without_conditions};
 use crate::head::{Body, Head, Variant};
-use crate::mount::Mount;
+use crate::mounted::Mounted;
 use crate::shared::Shared;
 
 /// A request under way.
 #[derive(Clone)]
 pub(crate) struct Exchange {
     pub(super) shared: Arc<Shared>,
-    pub(super) mount: Arc<Mount>,
+    pub(super) mount: Arc<Mounted>,
     pub(super) ask: Ask,
     pub(super) name: Box<str>,
     pub(super) key: Key,
     pub(super) uri: Box<str>,
     pub(super) directives: RequestDirectives,
     pub(super) arrived: i64,
+    /// No client waits for its answer.
+    pub(super) is_beside: bool,
 }
 
 /// A question to the origin.
@@ -46,13 +49,20 @@ enum Step {
 }
 
 impl Exchange {
-    pub(crate) fn new(shared: Arc<Shared>, mount: Arc<Mount>, ask: Ask) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, mount: Arc<Mounted>, ask: Ask) -> Self {
         let name = mount.object_name(&ask.target).into_boxed_str();
         let key = Key::of(name.as_bytes());
         let uri = mount.uri(&ask.authority, &ask.target).into_boxed_str();
         let directives = RequestDirectives::of(&ask.fields);
         let arrived = (shared.clock)();
-        Self { shared, mount, ask, name, key, uri, directives, arrived }
+        Self { shared, mount, ask, name, key, uri, directives, arrived, is_beside: false }
+    }
+
+    /// Counts the outcome of a request, if it is a client's.
+    pub(super) fn count(&self, counter: impl FnOnce(&Counters) -> &AtomicU64) {
+        if !self.is_beside {
+            Counters::add(counter(&self.mount.counters), 1);
+        }
     }
 
     pub(super) fn now(&self) -> i64 {
@@ -112,33 +122,29 @@ impl Exchange {
     async fn step(&self, head: &Head, entry: &InUse, has_waited: bool) -> Step {
         let stored: Vec<_> = head.variants.iter().map(|variant| &variant.response).collect();
         let now = self.now();
-        let counters = &self.shared.counters;
-        let (index, question) = match decide(&self.mount.policy, &self.request(), &stored, now) {
-            Decision::Fresh { index } => {
-                Counters::add(if has_waited { &counters.collapsed } else { &counters.hits }, 1);
-                (index, None)
-            }
-            Decision::Stale { index } => {
-                Counters::add(&counters.stale, 1);
-                (index, None)
-            }
+        let counters = &self.mount.counters;
+        let (index, counter, question) = match decide(&self.mount.policy, &self.request(), &stored, now) {
+            Decision::Fresh { index } => (index, if has_waited { &counters.collapsed } else { &counters.hits }, None),
+            Decision::Stale { index } => (index, &counters.stale, None),
             Decision::StaleWhileRevalidate { index, .. } => {
-                Counters::add(&counters.stale, 1);
                 self.validate_beside(entry);
-                (index, None)
+                (index, &counters.stale, None)
             }
             // It came while this request waited, and is as new as a response to it can be.
             Decision::Validate(Validation { selected: Some(index), .. })
-                if has_waited && stored[index].times.request >= self.arrived =>
+                if has_waited
+                    && stored[index].times.request >= self.arrived
+                    && !head.variants[index].is_invalidated =>
             {
-                Counters::add(&counters.collapsed, 1);
-                (index, None)
+                (index, &counters.collapsed, None)
             }
             Decision::Validate(validation) => {
                 let (reason, fallback) = (validation.reason, validation.fallback);
-                (0, Some(Question { validation: Some(validation), reason, fallback }))
+                (0, &counters.hits, Some(Question { validation: Some(validation), reason, fallback }))
             }
-            Decision::Fetch { reason, fallback } => (0, Some(Question { validation: None, reason, fallback })),
+            Decision::Fetch { reason, fallback } => {
+                (0, &counters.hits, Some(Question { validation: None, reason, fallback }))
+            }
             Decision::GatewayTimeout => {
                 let status = CacheStatus {
                     outcome: Outcome::Hit,
@@ -147,6 +153,7 @@ impl Exchange {
                     detail: Some("nothing is stored"),
                 };
                 let cache_status = status.value(&self.shared.name).into();
+                self.count(|counters| &counters.failed);
                 let reason = "the client wants a stored response, and none can be used".into();
                 return Step::Answer(Answer::Failed(Failure { status: 504, reason, cache_status }));
             }
@@ -155,7 +162,10 @@ impl Exchange {
             return Step::Ask(question);
         }
         match self.answer_from_store(&head.variants[index], Outcome::Hit).await {
-            Some(answer) => Step::Answer(answer),
+            Some(answer) => {
+                Counters::add(counter, 1);
+                Step::Answer(answer)
+            }
             // The store has lost the bytes that are wanted, and the origin has others.
             None => Step::Ask(Question { validation: None, reason: ForwardReason::Partial, fallback: None }),
         }
@@ -167,6 +177,7 @@ impl Exchange {
             return;
         }
         let mut other = self.clone();
+        other.is_beside = true;
         // The entry lives until the validation has ended.
         let entry = self.shared.entries.enter(self.key, self.arrived);
         self.shared.runtime.spawn(async move {
@@ -194,7 +205,7 @@ impl Exchange {
             Body::Inline(bytes) => Content::Memory(bytes.clone()),
             Body::Excerpt(excerpt) => {
                 let is_enough = self.method() == Method::Head || excerpt.covers(self.wanted(length));
-                Content::Fragments(is_enough.then(|| Arc::clone(excerpt))?)
+                Content::Fragments(is_enough.then(|| excerpt.for_mount(&self.mount))?)
             }
             Body::Fragments { key, .. } => {
                 let object = self.fragmented(variant, *key);
@@ -205,14 +216,12 @@ impl Exchange {
                     {
                         let reason = ForwardReason::Partial;
                         outcome = Outcome::Forward { reason, status: None, stored: true, collapsed: true };
+                        self.count(|counters| &counters.partial);
                     }
                 }
                 Content::Fragments(object)
             }
         };
-        if let Content::Memory(bytes) = &content {
-            Counters::add(&self.shared.counters.hit_bytes, bytes.len() as u64);
-        }
         Some(self.answer_with(variant, None, content, outcome))
     }
 
@@ -272,7 +281,11 @@ impl Exchange {
             fields.push("Cache-Status", cache_status.as_bytes());
             let length = Some(variant.body.length());
             let content = match content {
-                Content::Memory(bytes) => Relay::Memory(bytes),
+                Content::Memory(bytes) => {
+                    let is_sent = self.method() != Method::Head;
+                    Counters::add(&self.mount.counters.served_bytes, if is_sent { bytes.len() as u64 } else { 0 });
+                    Relay::Memory(bytes)
+                }
                 Content::Fragments(object) => Relay::Stream(object.reader(0..variant.body.length())),
             };
             return Answer::Response(Response { status: response.status, fields, length, content });

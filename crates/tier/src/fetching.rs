@@ -26,6 +26,8 @@ use crate::upstream::{UpstreamFailure, UpstreamRequest, UpstreamResponse};
 pub(crate) struct Received {
     pub(crate) response: UpstreamResponse,
     pub(crate) times: Times,
+    /// The number of purges when it was asked for.
+    pub(crate) purges: u64,
     pub(crate) reason: ForwardReason,
     /// It was asked for with a range of the tier's.
     pub(crate) has_own_range: bool,
@@ -61,12 +63,13 @@ impl Exchange {
                 }
             };
             let (status, fields, times) = (received.response.status, &received.response.fields, received.times);
-            let now = times.response;
+            let (now, purges) = (times.response, received.purges);
             if let Some(validation) = validation {
                 let stored: Vec<_> = head.variants.iter().map(|variant| &variant.response).collect();
                 match outcome(validation, &stored, status, fields, now) {
                     ValidationOutcome::Freshen { indices, answer } => {
-                        let freshened = self.freshen(entry, (&head, &indices, answer), (fields, times), *reason).await;
+                        let freshened =
+                            self.freshen(entry, (&head, &indices, answer), (fields, times, purges), *reason).await;
                         if let Some(answer) = freshened {
                             return answer;
                         }
@@ -94,7 +97,7 @@ impl Exchange {
                 return answer;
             }
             if self.method() == Method::Head {
-                self.learn_from_head(entry, status, fields, times).await;
+                self.learn_from_head(entry, status, fields, (times, purges)).await;
                 return self.relay(received, None);
             }
             self.invalidate(status, fields).await;
@@ -138,14 +141,13 @@ impl Exchange {
         reason: ForwardReason,
     ) -> Result<Received, UpstreamFailure> {
         let (method, target, content) = (self.ask.method.clone(), self.ask.target.clone(), self.ask.content.clone());
-        Counters::add(&self.shared.counters.origin_requests, 1);
-        let request = self.now();
-        let fetched = self.mount.upstream.fetch(UpstreamRequest { method, target, fields, content }).await;
-        let times = Times { request, response: self.now() };
-        if fetched.is_err() {
-            Counters::add(&self.shared.counters.origin_failures, 1);
+        let (request, purges) = (self.now(), self.shared.purges.count());
+        if self.is_beside {
+            Counters::add(&self.mount.counters.validations, 1);
         }
-        Ok(Received { response: fetched?, times, reason, has_own_range })
+        let response = self.mount.fetch(UpstreamRequest { method, target, fields, content }).await?;
+        let times = Times { request, response: self.now() };
+        Ok(Received { response, times, purges, reason, has_own_range })
     }
 
     /// The answer after the origin gave none.
@@ -162,7 +164,7 @@ impl Exchange {
             (self.shared.log)(&format!("{}: {}; a stale response stands in", self.name, failure.reason));
             return answer;
         }
-        Counters::add(&self.shared.counters.failed, 1);
+        self.count(|counters| &counters.failed);
         let outcome = Outcome::Forward { reason, status: None, stored: false, collapsed: false };
         let status = CacheStatus { outcome, ttl_seconds: None, key: None, detail: None };
         let cache_status = status.value(&self.shared.name).into();
@@ -180,7 +182,7 @@ impl Exchange {
     async fn stand_in(&self, head: &Head, index: usize, reason: ForwardReason, status: Option<u16>) -> Option<Answer> {
         let outcome = Outcome::Forward { reason, status, stored: false, collapsed: false };
         let answer = self.answer_from_store(&head.variants[index], outcome).await?;
-        Counters::add(&self.shared.counters.stale_if_error, 1);
+        self.count(|counters| &counters.stale_if_error);
         Some(answer)
     }
 
@@ -189,14 +191,14 @@ impl Exchange {
         &self,
         entry: &InUse,
         (head, indices, answer): (&Head, &[usize], usize),
-        (fields, times): (&StoredFields, Times),
+        (fields, times, purges): (&StoredFields, Times, u64),
         reason: ForwardReason,
     ) -> Option<Answer> {
         let policy = &self.mount.policy;
         let mut chosen = Variant::clone(&head.variants[answer]);
         chosen.response.freshen(policy, &self.ask.fields, fields, times);
         let freshened: Vec<_> = indices.iter().map(|index| Arc::clone(&head.variants[*index])).collect();
-        self.change(entry, |current| {
+        self.change(entry, purges, |current| {
             current.variants.retain_mut(|variant| {
                 if !freshened.iter().any(|other| is_same(&other.response, &variant.response)) {
                     return true;
@@ -209,14 +211,15 @@ impl Exchange {
             });
         })
         .await;
-        Counters::add(&self.shared.counters.revalidated, 1);
         let outcome = Outcome::Forward { reason, status: Some(304), stored: true, collapsed: false };
-        self.answer_from_store(&chosen, outcome).await
+        let answer = self.answer_from_store(&chosen, outcome).await?;
+        self.count(|counters| &counters.revalidated);
+        Some(answer)
     }
 
     /// Takes over what a response to HEAD says of the stored responses (RFC 9111, 4.3.5).
-    async fn learn_from_head(&self, entry: &InUse, status: u16, fields: &StoredFields, times: Times) {
-        self.change(entry, |head| {
+    async fn learn_from_head(&self, entry: &InUse, status: u16, fields: &StoredFields, (times, purges): (Times, u64)) {
+        self.change(entry, purges, |head| {
             for variant in &mut head.variants {
                 match head_outcome(&variant.response, status, fields) {
                     HeadOutcome::Keep => {}
@@ -232,15 +235,23 @@ impl Exchange {
         .await;
     }
 
-    /// Changes the stored head, if there is one.
-    pub(super) async fn change(&self, entry: &InUse, change: impl FnOnce(&mut Head)) {
+    /// Changes the stored head by a response that was asked for when there had been so many purges,
+    /// if there is one and no later purge covers it.
+    async fn change(&self, entry: &InUse, purges: u64, change: impl FnOnce(&mut Head)) {
         let _change = entry.change.lock().await;
+        let latest = self.shared.purges.hold().await;
         let mut head = self.shared.load(&self.mount, self.key, &self.name).await;
         if head.variants.is_empty() {
             return;
         }
+        let groups_of = |head: &Head| head.groups(&self.mount).unwrap_or_else(|| [self.mount.group(), 0, 0, 0]);
+        let groups = groups_of(&head);
+        let object = (self.key, &*self.name, &groups[..]);
+        if latest.since(purges, object).or(latest.under_way(object)).is_some() {
+            return;
+        }
         change(&mut head);
-        let groups = head.groups(&self.mount).unwrap_or_else(|| [self.mount.group(), 0, 0, 0]);
+        let groups = groups_of(&head);
         self.shared.save(self.key, &self.name, &head, groups).await;
         self.shared.advance_generation();
     }
@@ -255,7 +266,7 @@ impl Exchange {
         let keys = targets.map(|target| Purge::Key(Key::of(self.mount.object_name(target).as_bytes())));
         let groups = invalid.groups.iter().map(|group| Purge::Group(group_of(&self.mount.name, group)));
         let purges: Vec<Purge> = keys.chain(groups).collect();
-        Counters::add(&self.shared.counters.purges, purges.len() as u64);
+        Counters::add(&self.mount.counters.purges, purges.len() as u64);
         let purged = self.shared.store.purge(purges).await;
         self.shared.stored(purged);
         self.shared.advance_generation();
@@ -264,7 +275,7 @@ impl Exchange {
     /// Answers with the origin's response as it is; `first` are bytes of its content that have come
     /// already.
     pub(super) fn relay(&self, received: Received, first: Option<Bytes>) -> Answer {
-        Counters::add(&self.shared.counters.passed, 1);
+        self.count(|counters| &counters.passed);
         let Received { response, reason, .. } = received;
         let UpstreamResponse { status, fields, length, content, .. } = response;
         let outcome = Outcome::Forward { reason, status: None, stored: false, collapsed: false };
@@ -273,11 +284,8 @@ impl Exchange {
         let content = if is_empty {
             Relay::Memory(Bytes::new())
         } else {
-            let (writer, reader) = channel();
-            let shared = Arc::clone(&self.shared);
-            self.shared.runtime.spawn(pump(first, content, writer, move |bytes| {
-                Counters::add(&shared.counters.origin_bytes, bytes as u64);
-            }));
+            let (writer, reader) = channel(&self.mount.counters);
+            self.shared.runtime.spawn(pump(first, content, writer));
             Relay::Stream(Box::new(reader))
         };
         Answer::Response(Response { status, fields, length, content })

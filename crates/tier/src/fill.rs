@@ -198,14 +198,11 @@ impl Fill {
         let mut resumptions = 0;
         loop {
             let reason: Arc<str> = match content.next().await {
-                Some(Ok(bytes)) => {
-                    Counters::add(&object.counters().origin_bytes, bytes.len() as u64);
-                    match self.take(object, bytes).await {
-                        Taken::All if self.is_over() || self.is_unread(object) => return Outcome::Over,
-                        Taken::All => continue,
-                        Taken::ForNobody => return Outcome::Over,
-                    }
-                }
+                Some(Ok(bytes)) => match self.take(object, bytes).await {
+                    Taken::All if self.is_over() || self.is_unread(object) => return Outcome::Over,
+                    Taken::All => continue,
+                    Taken::ForNobody => return Outcome::Over,
+                },
                 Some(Err(reason)) => reason,
                 None => "the origin ended it early".into(),
             };

@@ -11,7 +11,7 @@ use thalweg_caching::{ContentRange, FieldLines, StoredFields, Validation, Versio
 use crate::activity::Activity;
 use crate::counters::Counters;
 use crate::fill::{Fill, FillTarget};
-use crate::mount::Mount;
+use crate::mounted::Mounted;
 use crate::shared::Shared;
 use crate::store::{FRAGMENT_BYTES, Found};
 use crate::upstream::{BoxFuture, UpstreamRequest, UpstreamResponse};
@@ -32,7 +32,7 @@ pub(crate) struct Fragmented {
 
 /// The origin of an object, to fetch a part of it again.
 pub(crate) struct Source {
-    pub(crate) mount: Arc<Mount>,
+    pub(crate) mount: Arc<Mounted>,
     /// The key of the head that names the object.
     pub(crate) object: Key,
     pub(crate) target: Box<str>,
@@ -60,6 +60,11 @@ impl Fragmented {
     pub(crate) fn bytes_of(&self, number: u32) -> u64 {
         let start = u64::from(number) * FRAGMENT_BYTES;
         self.length.saturating_sub(start).min(FRAGMENT_BYTES)
+    }
+
+    /// Counts bytes that a reader took.
+    pub(crate) fn count_served(&self, bytes: u64) {
+        Counters::add(&self.source.mount.counters.served_bytes, bytes);
     }
 
     pub(crate) fn count_reader(&self, is_new: bool) {
@@ -142,14 +147,7 @@ impl Fragmented {
         version.validator.push_if_range(&mut if_range);
         fields.push("If-Range", &if_range);
         let request = UpstreamRequest { method: "GET".into(), target: target.clone(), fields, content: Bytes::new() };
-        Counters::add(&self.shared.counters.origin_requests, 1);
-        let response = match mount.upstream.fetch(request).await {
-            Ok(response) => response,
-            Err(failure) => {
-                Counters::add(&self.shared.counters.origin_failures, 1);
-                return Err(failure.reason);
-            }
-        };
+        let response = mount.fetch(request).await.map_err(|failure| failure.reason)?;
         let range = response.fields.first("content-range").and_then(ContentRange::parse);
         let is_whole = response.status == 200;
         let received = range.map(|range| range.complete_bytes).or(response.length.filter(|_| is_whole));
@@ -160,7 +158,7 @@ impl Fragmented {
             (200, _) if same => Err("the origin does not send parts of the object".into()),
             (200 | 206 | 404 | 410 | 416, _) => {
                 if !self.activity.has_changed.swap(true, Ordering::Relaxed) {
-                    Counters::add(&self.shared.counters.changed, 1);
+                    Counters::add(&mount.counters.changed, 1);
                     self.shared.forget(self.source.object).await;
                 }
                 changed()
@@ -191,7 +189,7 @@ impl FillTarget for Fragmented {
     }
 
     fn counters(&self) -> &Counters {
-        &self.shared.counters
+        &self.source.mount.counters
     }
 }
 

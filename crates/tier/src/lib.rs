@@ -13,6 +13,7 @@
 //! | --- | --- |
 //! | `ask`, `answer`, `wake` | what loops and the tier tell each other |
 //! | `upstream`, `mount` | origins as the tier sees them, and the places that they answer for |
+//! | `mounted` | mounts with their counts |
 //! | `origins` | groups of origins as one upstream |
 //! | `cluster` | servers that share the fetching from an origin |
 //! | `tier`, `shared`, `counters` | the threads, and what their tasks share |
@@ -21,7 +22,7 @@
 //! | `entries` | which request asks the origin for an object |
 //! | `head`, `store` | stored responses, and the store that has them |
 //! | `memory` | a store without a disk |
-//! | `purge` | purges by an operator |
+//! | `purge`, `purging` | purges by an operator, and what they mean for fetches under way |
 //! | `activity`, `fragmented`, `fill`, `reader` | objects in fragments: fetching them, and reading behind |
 //! | `excerpt` | ranges that are no whole fragments |
 //! | `relay` | content that goes through |
@@ -42,8 +43,10 @@ mod fragmented;
 mod head;
 mod memory;
 mod mount;
+mod mounted;
 mod origins;
 mod purge;
+mod purging;
 mod reader;
 mod relay;
 mod shared;

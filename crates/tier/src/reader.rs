@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::answer::{BodyPiece, Fragments, Reader};
-use crate::counters::Counters;
 use crate::fill::{Fill, Tip, number_of};
 use crate::fragmented::{Fragmented, Led};
 use crate::store::{FRAGMENT_BYTES, Found};
@@ -75,7 +74,7 @@ impl FragmentReader {
             }
         };
         self.position += count;
-        Counters::add(&self.object.shared.counters.hit_bytes, count);
+        self.object.count_served(count);
         piece
     }
 }
@@ -126,6 +125,7 @@ impl Reader for FragmentReader {
                 State::AtFill(fill) => match fill.read(self.position, self.end, &mut wake) {
                     Tip::Bytes(bytes) => {
                         self.position += bytes.len() as u64;
+                        self.object.count_served(bytes.len() as u64);
                         return BodyPiece::Bytes(bytes);
                     }
                     Tip::Pending => return BodyPiece::Pending,

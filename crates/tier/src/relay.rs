@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::answer::{BodyPiece, Reader};
+use crate::counters::Counters;
 use crate::upstream::UpstreamContent;
 use crate::wake::Wake;
 
@@ -18,29 +19,25 @@ const PIECES_MAX: usize = 4;
 pub(crate) type RelayWriter = mpsc::Sender<Result<Bytes, Arc<str>>>;
 
 /// The reader's end.
-pub(crate) struct RelayReader(mpsc::Receiver<Result<Bytes, Arc<str>>>);
+pub(crate) struct RelayReader {
+    pieces: mpsc::Receiver<Result<Bytes, Arc<str>>>,
+    counters: Arc<Counters>,
+}
 
-pub(crate) fn channel() -> (RelayWriter, RelayReader) {
-    let (writer, reader) = mpsc::channel(PIECES_MAX);
-    (writer, RelayReader(reader))
+/// A channel whose reader counts what it takes.
+pub(crate) fn channel(counters: &Arc<Counters>) -> (RelayWriter, RelayReader) {
+    let (writer, pieces) = mpsc::channel(PIECES_MAX);
+    (writer, RelayReader { pieces, counters: Arc::clone(counters) })
 }
 
 /// Moves content to a reader until one of them ends; `first` goes before it.
-pub(crate) async fn pump(
-    first: Option<Bytes>,
-    mut content: Box<dyn UpstreamContent>,
-    writer: RelayWriter,
-    mut count: impl FnMut(usize),
-) {
+pub(crate) async fn pump(first: Option<Bytes>, mut content: Box<dyn UpstreamContent>, writer: RelayWriter) {
     if let Some(bytes) = first.filter(|bytes| !bytes.is_empty())
         && writer.send(Ok(bytes)).await.is_err()
     {
         return;
     }
     while let Some(piece) = content.next().await {
-        if let Ok(bytes) = &piece {
-            count(bytes.len());
-        }
         let is_over = piece.is_err();
         if writer.send(piece).await.is_err() || is_over {
             return;
@@ -53,9 +50,12 @@ impl Reader for RelayReader {
         let waker = waker(wake);
         let mut context = Context::from_waker(&waker);
         loop {
-            return match Pin::new(&mut self.0).poll_recv(&mut context) {
+            return match Pin::new(&mut self.pieces).poll_recv(&mut context) {
                 Poll::Ready(Some(Ok(bytes))) if bytes.is_empty() => continue,
-                Poll::Ready(Some(Ok(bytes))) => BodyPiece::Bytes(bytes),
+                Poll::Ready(Some(Ok(bytes))) => {
+                    Counters::add(&self.counters.served_bytes, bytes.len() as u64);
+                    BodyPiece::Bytes(bytes)
+                }
                 Poll::Ready(Some(Err(reason))) => BodyPiece::Failed(reason),
                 Poll::Ready(None) => BodyPiece::End,
                 Poll::Pending => BodyPiece::Pending,

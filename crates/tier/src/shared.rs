@@ -13,6 +13,8 @@ use crate::counters::Counters;
 use crate::entries::Entries;
 use crate::head::Head;
 use crate::mount::Mount;
+use crate::mounted::Mounted;
+use crate::purge::PurgeLog;
 use crate::store::Store;
 
 /// A source of the time, in seconds since 1970.
@@ -22,12 +24,14 @@ pub type Clock = fn() -> i64;
 pub type Log = Box<dyn Fn(&str) + Send + Sync>;
 
 pub(crate) struct Shared {
-    pub(crate) mounts: RwLock<Vec<Arc<Mount>>>,
+    pub(crate) mounts: RwLock<Vec<Arc<Mounted>>>,
     pub(crate) store: Store,
     pub(crate) entries: Arc<Entries>,
     pub(crate) bodies: Bodies,
     pub(crate) sets: Sets,
+    /// Counters of what is no mount's.
     pub(crate) counters: Counters,
+    pub(crate) purges: PurgeLog,
     pub(crate) generation: AtomicU64,
     pub(crate) clock: Clock,
     pub(crate) log: Log,
@@ -37,7 +41,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn mount(&self, number: usize) -> Option<Arc<Mount>> {
+    pub(crate) fn mount(&self, number: usize) -> Option<Arc<Mounted>> {
         self.mounts.read().unwrap_or_else(PoisonError::into_inner).get(number).cloned()
     }
 

@@ -108,6 +108,27 @@ impl Store {
         self.on_thread(move |cache| cache.append(key, part, description, body)).await
     }
 
+    /// The keys of all objects whose names begin with this. Look-ups go on meanwhile.
+    pub(crate) async fn keys_of(&self, prefix: Box<str>) -> Result<Vec<Key>, Error> {
+        self.on_thread(move |cache| {
+            let mut keys = Vec::new();
+            let listed = cache.list_heads(&mut |head| {
+                if head.name.is_some_and(|name| name.starts_with(&*prefix)) {
+                    keys.push(head.stored.key);
+                }
+            });
+            if listed.unreadable > 0 {
+                let error =
+                    format!("{} heads cannot be read now, so that their names are not known", listed.unreadable);
+                return Err(Error::Io { doing: "listing", error: std::io::Error::other(error) });
+            }
+            keys.sort_unstable();
+            keys.dedup();
+            Ok(keys)
+        })
+        .await
+    }
+
     pub(crate) async fn purge(&self, purges: Vec<Purge>) -> Result<(), Error> {
         self.on_thread(move |cache| cache.purge(&purges)).await
     }

@@ -10,12 +10,12 @@ use thalweg_caching::{
 };
 
 use crate::answer::{Answer, Content, Relay, Response};
-use crate::counters::Counters;
 use crate::entries::InUse;
 use crate::excerpt::Excerpt;
 use crate::exchange::Exchange;
 use crate::fetching::Received;
-use crate::head::{Body, GROUPS_MAX, NAME_BYTES_MAX, Variant};
+use crate::head::{Body, GROUPS_MAX, Head, NAME_BYTES_MAX, Variant};
+use crate::purge::PurgeKind;
 use crate::relay::channel;
 use crate::store::FRAGMENT_BYTES;
 use crate::upstream::UpstreamContent;
@@ -105,23 +105,24 @@ impl Exchange {
             }
             Collected::CutOff(bytes, reason) => return self.cut_off(received, bytes, reason).await,
         };
-        Counters::add(&self.shared.counters.origin_bytes, bytes.len() as u64);
         received.response.status = 200;
         received.response.fields.remove("content-range");
+        self.count(|counters| &counters.misses);
         let excerpt = Arc::new(Excerpt { first: range.range.first, bytes, length: range.complete_bytes });
         let (variant, fields) = self.variant(&received, Body::Excerpt(Arc::clone(&excerpt)));
-        let stored = self.put(entry, variant.clone()).await;
+        let stored = self.put(entry, variant.clone(), received.purges).await;
         let outcome = self.outcome(&received.reason, stored);
-        self.answer_with(&variant, Some(fields), Content::Fragments(excerpt), outcome)
+        self.answer_with(&variant, Some(fields), Content::Fragments(excerpt.for_mount(&self.mount)), outcome)
     }
 
     /// Stores content of known length while it comes.
     async fn store_fragments(&self, entry: &InUse, received: Received, length: u64, first: u64, end: u64) -> Answer {
+        self.count(|counters| &counters.misses);
         let key = self.new_key();
         let (variant, fields) = self.variant(&received, Body::Fragments { key, length });
         let object = self.fragmented(&variant, key);
         object.begin(first, end, received.response);
-        let stored = self.put(entry, variant.clone()).await;
+        let stored = self.put(entry, variant.clone(), received.purges).await;
         let outcome = self.outcome(&received.reason, stored);
         self.answer_with(&variant, Some(fields), Content::Fragments(object), outcome)
     }
@@ -137,7 +138,7 @@ impl Exchange {
             Collected::Beginning(bytes) => return self.relay(received, Some(bytes)),
             Collected::CutOff(bytes, reason) => return self.cut_off(received, bytes, reason).await,
         };
-        Counters::add(&self.shared.counters.origin_bytes, bytes.len() as u64);
+        self.count(|counters| &counters.misses);
         let length = bytes.len() as u64;
         let body = if length <= INLINE_BYTES_MAX {
             Body::Inline(bytes.clone())
@@ -153,17 +154,18 @@ impl Exchange {
             Body::Fragments { key, length }
         };
         let (variant, fields) = self.variant(&received, body);
-        let stored = self.put(entry, variant.clone()).await;
+        let stored = self.put(entry, variant.clone(), received.purges).await;
         let outcome = self.outcome(&received.reason, stored);
         self.answer_with(&variant, Some(fields), Content::Memory(bytes), outcome)
     }
 
     /// Relays content whose length is not known, and stores it when it has come to its end.
     fn store_unknown(&self, entry: &InUse, mut received: Received, first: Bytes) -> Answer {
+        self.count(|counters| &counters.misses);
         // Others would wait for its end.
         entry.note_not_stored(self.now());
         let fields = self.relayed_fields(&received.response.fields, self.outcome(&received.reason, true));
-        let (writer, reader) = channel();
+        let (writer, reader) = channel(&self.mount.counters);
         let this = self.clone();
         self.shared.runtime.spawn(async move {
             let key = this.new_key();
@@ -184,19 +186,19 @@ impl Exchange {
             if let Some(length) = parts.finish().await {
                 let entry = this.shared.entries.enter(this.key, this.now());
                 let (variant, _) = this.variant(&received, Body::Fragments { key, length });
-                this.put(&entry, variant).await;
+                this.put(&entry, variant, received.purges).await;
                 entry.note_stored();
             }
         });
-        Counters::add(&self.shared.counters.misses, 1);
         Answer::Response(Response { status: 200, fields, length: None, content: Relay::Stream(Box::new(reader)) })
     }
 
     /// Answers with content that was cut off, in the same way.
     async fn cut_off(&self, received: Received, bytes: Bytes, reason: Arc<str>) -> Answer {
+        self.count(|counters| &counters.passed);
         let outcome = self.outcome(&received.reason, false);
         let fields = self.relayed_fields(&received.response.fields, outcome);
-        let (writer, reader) = channel();
+        let (writer, reader) = channel(&self.mount.counters);
         if !bytes.is_empty() {
             let _ = writer.send(Ok(bytes)).await;
         }
@@ -205,11 +207,24 @@ impl Exchange {
         Answer::Response(Response { status, fields, length, content: Relay::Stream(Box::new(reader)) })
     }
 
-    /// Puts a response into the head of its object.
-    async fn put(&self, entry: &InUse, variant: Variant) -> bool {
-        Counters::add(&self.shared.counters.misses, 1);
+    /// Puts a response into the head of its object, which was asked for when there had been so many
+    /// purges. One that was purged since is not stored, or is stale from the start.
+    async fn put(&self, entry: &InUse, mut variant: Variant, purges: u64) -> bool {
         let _change = entry.change.lock().await;
+        let latest = self.shared.purges.hold().await;
         let mut head = self.shared.load(&self.mount, self.key, &self.name).await;
+        let groups_of = |head: &Head| head.groups(&self.mount).unwrap_or_default();
+        match latest.under_way((self.key, &self.name, &groups_of(&head))) {
+            Some(PurgeKind::Hard) => head = Head::default(),
+            Some(PurgeKind::Soft) => head.invalidate_before(i64::MAX),
+            None => {}
+        }
+        let own_groups = groups_of(&Head { variants: vec![Arc::new(variant.clone())] });
+        match latest.since(purges, (self.key, &self.name, &own_groups)) {
+            Some(PurgeKind::Hard) => return false,
+            Some(PurgeKind::Soft) => variant = variant.invalidated(),
+            None => {}
+        }
         let is_replaced = !head.variants.is_empty();
         if let Some(set) = self.set() {
             set.note(&self.ask.target, variant.response.last_modified());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use thalweg_cache::{Cache, Error, Maintenance, Statistics};
+use thalweg_cache::{Cache, Error, Maintenance};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::activity::Bodies;
@@ -16,7 +16,8 @@ use crate::consistent::Sets;
 use crate::counters::{Counters, Counts};
 use crate::exchange::Exchange;
 use crate::mount::Mount;
-use crate::purge::{Purge, PurgeKind};
+use crate::mounted::Mounted;
+use crate::purge::{Purge, PurgeKind, PurgeLog};
 use crate::shared::{Clock, Log, Shared};
 use crate::store::Store;
 
@@ -63,6 +64,7 @@ impl Tier {
             bodies: Bodies::default(),
             sets: Sets::default(),
             counters: Counters::default(),
+            purges: PurgeLog::default(),
             generation: AtomicU64::new(0),
             clock,
             log,
@@ -76,7 +78,9 @@ impl Tier {
     /// Adds a mount: its number, by which loops ask for it. Numbers are not used again.
     pub fn add_mount(&self, mount: Mount) -> usize {
         let mut mounts = self.shared.mounts.write().unwrap_or_else(PoisonError::into_inner);
-        mounts.push(Arc::new(mount));
+        let known = mounts.iter().find(|known| known.name == mount.name);
+        let counters = known.map(|known| Arc::clone(&known.counters)).unwrap_or_default();
+        mounts.push(Arc::new(Mounted::new(mount, counters)));
         mounts.len() - 1
     }
 
@@ -101,10 +105,33 @@ impl Tier {
         });
     }
 
-    /// Purges; once this is `Ok`, nothing of it is used any more, also after a crash. The caller
-    /// waits for the disk.
-    pub fn purge(&self, purge: &Purge, kind: PurgeKind) -> Result<(), Error> {
+    /// Purges: how many purges of the store that took, one for each object of a prefix. Once this
+    /// is `Ok`, nothing of it is used any more, also after a crash, and also if it was asked for
+    /// before and comes later. The caller waits for the disk.
+    pub fn purge(&self, purge: &Purge, kind: PurgeKind) -> Result<u64, Error> {
         self.shared.runtime.block_on(self.shared.purge(purge, kind))
+    }
+
+    /// The same, one purge after the other, without waiting: `done` is called from the tier's
+    /// thread with the numbers of all, or with the first error. Those behind an error are carried
+    /// out, too.
+    pub fn purge_all(
+        &self,
+        purges: Vec<Purge>,
+        kind: PurgeKind,
+        done: impl FnOnce(Result<Vec<u64>, Error>) + Send + 'static,
+    ) {
+        let shared = Arc::clone(&self.shared);
+        self.shared.runtime.spawn(async move {
+            let (mut counts, mut failed) = (Vec::new(), None);
+            for purge in &purges {
+                match shared.purge(purge, kind).await {
+                    Ok(count) => counts.push(count),
+                    Err(error) => failed = failed.or(Some(error)),
+                }
+            }
+            done(failed.map_or(Ok(counts), Err));
+        });
     }
 
     /// A number that grows when objects that loops hold may have become invalid before they are
@@ -114,20 +141,38 @@ impl Tier {
         self.shared.generation.load(Ordering::Acquire)
     }
 
-    /// Counts requests that a loop answered with what it held, and the bytes of their bodies.
-    pub fn count_held_hits(&self, requests: u64, bytes: u64) {
-        Counters::add(&self.shared.counters.held_hits, requests);
-        Counters::add(&self.shared.counters.hit_bytes, bytes);
+    /// Counts requests for a mount that a loop answered with what it held, and the bytes of bodies
+    /// in memory that it sent.
+    pub fn count_held_hits(&self, mount: usize, requests: u64, bytes: u64) {
+        if let Some(mount) = self.shared.mount(mount) {
+            Counters::add(&mount.counters.held_hits, requests);
+            Counters::add(&mount.counters.served_bytes, bytes);
+        }
     }
 
-    /// The counts since the start.
+    /// The counts since the start, of all mounts.
     pub fn counts(&self) -> Counts {
-        self.shared.counters.read()
+        let mut sum = self.shared.counters.read();
+        self.counts_of_mounts().iter().for_each(|(_, counts)| sum.add(counts));
+        sum
     }
 
-    /// The state of the store.
-    pub fn store_statistics(&self) -> Statistics {
-        self.shared.store.cache().statistics()
+    /// The counts since the start of each mount that there ever was, by its name. Those of the
+    /// store, and of purges by an operator, are no mount's.
+    pub fn counts_of_mounts(&self) -> Vec<(Box<str>, Counts)> {
+        let mounts = self.shared.mounts.read().unwrap_or_else(PoisonError::into_inner);
+        let mut counts: Vec<(Box<str>, Counts)> = Vec::new();
+        for mount in mounts.iter() {
+            if counts.iter().all(|(name, _)| *name != mount.name) {
+                counts.push((mount.name.clone(), mount.counters.read()));
+            }
+        }
+        counts
+    }
+
+    /// The store.
+    pub fn cache(&self) -> &Arc<Cache> {
+        self.shared.store.cache()
     }
 
     /// Ends all fetches, and makes a checkpoint of the store, with which the next start is quick.

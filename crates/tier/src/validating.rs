@@ -57,6 +57,7 @@ impl Exchange {
             content: Bytes::new(),
         };
         *self = Self::new(Arc::clone(&self.shared), Arc::clone(&self.mount), ask);
+        self.is_beside = true;
     }
 
     /// Validates what is stored, whether it is stale or not.

@@ -39,7 +39,7 @@ cp "$fixtures/authority.pem" root.pem
 cp "$fixtures/authority.pem" /etc/thalweg/staff.pem
 cp "$fixtures/cert.pem" /etc/thalweg/mirror.example.org.pem
 cp "$fixtures/key.pem" /etc/thalweg/mirror.example.org.key
-echo 0123456789abcdef0123456789abcdef | tee token > /etc/thalweg/token
+echo 0123456789abcdef0123456789abcdef | tee token /etc/thalweg/purge-token > /etc/thalweg/token
 printf '/index.html 1\n/a.txt 2\n' > urls.txt
 printf '/index.html\n    /a.txt\n\n/big.iso think=1\n' > shop.log
 printf 'picture' > photo.jpg

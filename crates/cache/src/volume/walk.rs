@@ -1,6 +1,9 @@
-//! Walks over everything that is stored, in the order of the medium: to verify it, and to list it,
-//! whole or by the names in heads. A walk takes the directory's memory a second time while it goes
-//! on.
+//! Walks over everything that is stored: to verify it, and to list it, whole or by the names in
+//! heads.
+//!
+//! Two kinds of walks differ in their order. To verify and to list takes the directory's memory a
+//! second time, and reads in the order of the medium. A walk over heads goes on beside requests: it
+//! takes a part of the directory at a time, so that look-ups wait for no more than that.
 
 use super::{
     reader::{Reading, Waiting},
@@ -12,6 +15,9 @@ use crate::{
     key::{Key, Part, PartHash},
     record::{Description, Header},
 };
+
+/// Slots of the directory that a walk over heads takes at a time: half a megabyte.
+const PART_SLOTS: usize = 1 << 16;
 
 /// The outcome of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -91,9 +97,41 @@ impl Volume {
         self.walk(&mut Visitor::Each(each))
     }
 
-    /// Tells of the head of every stored object, with its name.
+    /// Tells of the head of every stored object, with its name. A head that was appended before the
+    /// call and is stored when it returns is told of at least once, wherever the store moves it
+    /// meanwhile. `each` is called under a lock that look-ups take: it must be quick.
     pub fn list_heads(&self, each: &mut dyn FnMut(StoredHead<'_>)) -> Verification {
-        self.walk(&mut Visitor::Heads(each))
+        let visitor = &mut Visitor::Heads(each);
+        let (heads, moves) = self.index().heads_and_moves();
+        let mut outcome = Verification::default();
+        self.walk_by_parts(visitor, &mut outcome, |_, _| true);
+        if self.index().heads_and_moves().1 != moves {
+            // A fragment that was moved meanwhile may have come to a part that was walked before,
+            // and lies in a stripe that was written since. It moves again after a whole lap.
+            self.walk_by_parts(visitor, &mut outcome, |index, entry| index.log.is_since(entry, heads));
+        }
+        outcome
+    }
+
+    /// Visits the entries for which this holds, by parts of the directory.
+    fn walk_by_parts(
+        &self,
+        visitor: &mut Visitor<'_>,
+        outcome: &mut Verification,
+        is_meant: impl Fn(&Index, Entry) -> bool,
+    ) {
+        let slots = self.index().directory.len();
+        for first in (0..slots).step_by(PART_SLOTS) {
+            let mut entries: Vec<Entry> = {
+                let index = self.index();
+                let part = index.directory.entries_of(first..(first + PART_SLOTS).min(slots));
+                part.filter(|entry| index.log.age(*entry).is_some() && is_meant(&index, *entry)).collect()
+            };
+            entries.sort_unstable_by_key(|entry| entry.offset_units);
+            for entry in entries {
+                self.visit(entry, visitor, outcome);
+            }
+        }
     }
 
     fn walk(&self, visitor: &mut Visitor<'_>) -> Verification {
@@ -156,6 +194,11 @@ impl Volume {
 }
 
 impl Index {
+    /// The counts of the stripes that are being written, and how many fragments were moved so far.
+    fn heads_and_moves(&self) -> ([u64; 2], u64) {
+        (self.log.rings.map(|ring| ring.head), self.statistics.promoted + self.statistics.second_chances)
+    }
+
     fn note(&self, entry: Entry, header: &Header, body: &[u8], visitor: &mut Visitor<'_>, outcome: &mut Verification) {
         if self.purges.covers(header) {
             outcome.purged += 1;

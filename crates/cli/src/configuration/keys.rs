@@ -9,12 +9,13 @@ use thalweg_serve::{
 
 use super::client_keys::{networks, redirect, request_limit, routing};
 use super::form::{
-    ADDRESS, BOOL, CORES, COUNT, COUNT_32, ERROR_PAGES, FILE_NAME, FOLDER, HEAD_SIZE, HEADERS, LISTEN, LOG, MAYBE_BOOL,
+    BOOL, CORES, COUNT, COUNT_32, ERROR_PAGES, FILE_NAME, FOLDER, HEAD_SIZE, HEADERS, LISTEN, LOG, MAYBE_BOOL,
     MAYBE_LOG, MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, MAYBE_TIME, MODE, RATE, RATE_MIN, SIZE, TEXT, TEXTS, TIME,
     maybe_name, name,
 };
 use super::origin_keys::{disk_cache, forwarding, origin};
 use super::settings::{Configuration, UnixSocket};
+use super::status_keys::status;
 use super::tls_keys::tls;
 use super::visitor::Keys;
 
@@ -237,23 +238,6 @@ fn log<K: Keys>(keys: &mut K, log: &mut LogConfig) {
          on standard error and \"notice\" in a file.",
         &name("\"warning\""),
         &mut log.level,
-    );
-}
-
-fn status<K: Keys>(keys: &mut K, status: &mut StatusConfig) {
-    keys.required("listen", "Address to listen on.", &ADDRESS, &mut status.listen);
-    keys.value(
-        "allowed_hosts",
-        "Host names that requests may use, besides localhost, the name of this host and IP addresses. Other \
-         names get 421, so that no web page can read the figures through a browser on this host.",
-        &TEXTS,
-        &mut status.allowed_hosts,
-    );
-    keys.value(
-        "state",
-        "File that keeps the daily figures across restarts.",
-        &MAYBE_PATH.like("\"/var/lib/thalweg/state\""),
-        &mut status.state,
     );
 }
 

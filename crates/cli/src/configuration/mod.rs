@@ -13,6 +13,7 @@ mod print;
 mod read;
 mod report;
 mod settings;
+mod status_keys;
 mod tls_keys;
 mod visitor;
 

@@ -231,6 +231,7 @@ mod tests {
             listen: "[::1]:9".parse().unwrap(),
             allowed_hosts: vec!["status.example".to_owned()],
             state: Some("/var/state".into()),
+            purge_token: Some("/etc/token".into()),
         });
         server.tls = Some(rich_tls());
         let first = rich_site();

@@ -14,6 +14,7 @@ Examples:
   thalweg cache ls /var/cache/thalweg/a --prefix /debian/dists/
   thalweg cache purge /var/cache/thalweg/a --url https://mirror.example/debian/pool/x.deb
   thalweg cache purge /var/cache/thalweg/a --prefix mirror.example/debian/dists/ --soft
+  thalweg cache purge --server 127.0.0.1:9180 --token FILE --url /debian/x.deb
   thalweg cache export /var/cache/thalweg/a --hot 1000
 
 docs/cache.md has the format of a volume, how large it should be, and what happens at each fault.";
@@ -38,7 +39,7 @@ pub enum CacheCommand {
     Ls(CacheLsOptions),
     /// Read everything and verify it; exit code 1 if something is damaged.
     Verify(CacheVolumes),
-    /// Purge objects and groups, from all volumes of a cache.
+    /// Purge objects and groups, from a running server or from all volumes of a cache.
     Purge(CachePurgeOptions),
     /// List the names of what is asked for most.
     Export(CacheExportOptions),
@@ -106,11 +107,22 @@ pub struct CacheExportOptions {
 /// Options of `thalweg cache purge`.
 #[derive(Debug, Args)]
 pub struct CachePurgeOptions {
-    /// All volumes of the cache
-    #[arg(required = true, value_name = "PATH")]
+    /// All volumes of the cache, which no server has open
+    #[arg(required_unless_present = "server", conflicts_with = "server", value_name = "PATH")]
     pub paths: Vec<PathBuf>,
+    /// Status listener of a running server to purge from
+    #[arg(long, value_name = "URL", requires = "token")]
+    pub server: Option<String>,
+    /// File with the server's token, which its `status.purge_token` names
+    #[arg(long, value_name = "FILE", requires = "server")]
+    pub token: Option<PathBuf>,
     /// Key of an object, as `thalweg cache ls` shows it; repeatable
-    #[arg(long, value_name = "KEY", required_unless_present_any = ["group", "url", "prefix"])]
+    #[arg(
+        long,
+        value_name = "KEY",
+        conflicts_with = "server",
+        required_unless_present_any = ["group", "url", "prefix", "mount"]
+    )]
     pub key: Vec<Key>,
     /// URL of an object, in all its variants; without a host, the path on all hosts; repeatable
     #[arg(long, value_name = "URL")]
@@ -119,9 +131,14 @@ pub struct CachePurgeOptions {
     /// a slash; repeatable
     #[arg(long, value_name = "PREFIX")]
     pub prefix: Vec<String>,
-    /// Number of a group; repeatable
-    #[arg(long, value_name = "N")]
-    pub group: Vec<u32>,
+    /// Group of the origin (Cache-Groups) in a mount of a server; the number of a group of volumes;
+    /// repeatable
+    #[arg(long, value_name = "GROUP")]
+    pub group: Vec<String>,
+    /// Everything of a mount of a server, such as mirror.example/debian/, or of it the groups;
+    /// repeatable
+    #[arg(long, value_name = "MOUNT", requires = "server")]
+    pub mount: Vec<String>,
     /// Keep what is purged as stale: it is revalidated before it is served again
     #[arg(long)]
     pub soft: bool,

@@ -18,6 +18,7 @@ use thalweg_sys::{file, socket};
 use super::acme;
 use super::confinement::{Identity, file_access, socket_file};
 use super::description::counted;
+use super::purging;
 use crate::configuration::{Configuration, Loaded};
 use crate::exit::Failure;
 use crate::load_options::ensure_driver;
@@ -39,6 +40,7 @@ pub fn check(options: &ServeOptions) -> Result<String, Failure> {
     let (places, mut faults) = check_addresses(configuration);
     faults.extend(check_socket_files(configuration));
     let tls = check_tls(configuration);
+    faults.extend(check_token(configuration));
     let identity = Identity::choose(configuration.user.as_deref(), &configuration.server.listen);
     let was_root = identity.as_ref().is_ok_and(|identity| identity.account().is_some());
     let confinement = match identity {
@@ -86,6 +88,16 @@ fn check_addresses(configuration: &Configuration) -> (Vec<String>, Vec<ConfigFau
 fn check_tls(configuration: &Configuration) -> Option<ConfigFault> {
     let opened = ServerTls::open(&configuration.server, None, &|path| fs::read(path));
     opened.err().map(|error| ConfigFault { at: "tls".to_owned(), what: error.to_string() })
+}
+
+/// Checks that the token of purges can be read and used, with the rights that a start has.
+fn check_token(configuration: &Configuration) -> Option<ConfigFault> {
+    let path = purging::token_file(&configuration.server)?;
+    let what = match fs::read(path) {
+        Ok(bytes) => purging::token_of(path, &bytes).err()?.to_string(),
+        Err(error) => format!("cannot read {}: {error}; use a file that this user may read", path.display()),
+    };
+    Some(ConfigFault { at: "status.purge_token".to_owned(), what })
 }
 
 /// Checks that the files of Unix sockets can be given to their configured owners.

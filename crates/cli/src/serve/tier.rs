@@ -20,12 +20,15 @@ use thalweg_origin::{
     Trust,
 };
 use thalweg_serve::{
-    CacheTier, ErrorLog, Level, MountConfig, OriginConfig as OriginSettings, OriginProtocol, ServerConfig, VolumeConfig,
+    CacheTier, ErrorLog, Level, MountConfig, OriginConfig as OriginSettings, OriginProtocol, PurgeAnswered,
+    ServerConfig, TierFigures, VolumeConfig,
 };
 use thalweg_sys::clock;
-use thalweg_tier::{Answered, Ask, ConsistentRule, Mount, Tier, TierConfig};
+use thalweg_tier::{Answered, Ask, ConsistentRule, Mount, Tier, TierConfig, Upstream};
 use url::Url;
 
+use super::figures::{self, VolumePlace};
+use super::purging::{self, Purging};
 use crate::exit::{Failure, remark};
 
 /// The name of this cache in Cache-Status.
@@ -41,6 +44,7 @@ fn threads() -> usize {
 pub struct OpenedStore {
     cache: Arc<Cache>,
     files: Vec<Arc<fs::File>>,
+    volumes: Vec<VolumePlace>,
 }
 
 /// The contents of the files that origins name: certificates and keys.
@@ -53,6 +57,9 @@ pub struct RunningTier {
     error_log: Arc<OnceLock<ErrorLog>>,
     /// The mounts that were made, with their numbers.
     mounts: Vec<(MountSettings, usize)>,
+    /// The origins of each mount, by its number.
+    origins: Vec<Arc<OriginGroup>>,
+    volumes: Arc<[VolumePlace]>,
 }
 
 /// All that a mount is made of.
@@ -71,6 +78,10 @@ struct Mounts {
     files: Arc<[Arc<fs::File>]>,
     /// The tier's numbers.
     numbers: Vec<usize>,
+    /// The names of the mounts, and their origins.
+    origins: Vec<(String, Arc<OriginGroup>)>,
+    volumes: Arc<[VolumePlace]>,
+    purging: Option<Purging>,
 }
 
 impl CacheTier for Mounts {
@@ -84,12 +95,28 @@ impl CacheTier for Mounts {
         self.tier.generation()
     }
 
-    fn count_held_hits(&self, _: usize, requests: u64, bytes: u64) {
-        self.tier.count_held_hits(requests, bytes);
+    fn count_held_hits(&self, mount: usize, requests: u64, bytes: u64) {
+        if let Some(number) = self.numbers.get(mount) {
+            self.tier.count_held_hits(*number, requests, bytes);
+        }
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.files.iter().map(|file| file.as_fd()).collect()
+    }
+
+    fn figures(&self) -> TierFigures {
+        figures::of(&self.tier, &self.origins, &self.volumes)
+    }
+
+    fn allows_purge(&self, authorization: &[u8]) -> Option<bool> {
+        self.purging.as_ref().map(|purging| purging.allows(authorization))
+    }
+
+    fn purge(&self, content_type: &str, body: &[u8], answered: PurgeAnswered) {
+        if let Some(purging) = &self.purging {
+            purging.carry_out(&self.tier, content_type, body, answered);
+        }
     }
 }
 
@@ -119,11 +146,13 @@ pub fn open_store(config: &ServerConfig, has_predecessor: bool) -> Result<Option
     }
     match Cache::over(media, Settings::default()) {
         Ok(opened) => {
+            let mut volumes: Vec<_> = cache.volumes.iter().map(|volume| VolumePlace::of(&volume.path)).collect();
             for (at, error) in opened.refused() {
                 let path = cache.volumes[*at].path.display();
+                volumes[*at].refused = Some(error.to_string());
                 remark(&format!("the volume {path} is left out: {error}; `thalweg cache verify {path}` tells more"));
             }
-            Ok(Some(OpenedStore { cache: Arc::new(opened), files }))
+            Ok(Some(OpenedStore { cache: Arc::new(opened), files, volumes }))
         }
         Err(error) if has_predecessor => {
             remark(&format!(
@@ -157,7 +186,8 @@ fn open_memory(size: u64) -> Result<OpenedStore, Failure> {
             let file = open_volume(&volume)?;
             let files: Vec<_> = file.file().cloned().into_iter().collect();
             let cache = Cache::over(vec![Ok(Arc::new(file))], Settings::default())?;
-            Ok(OpenedStore { cache: Arc::new(cache), files })
+            let volumes = vec![VolumePlace::of(Path::new("memory"))];
+            Ok(OpenedStore { cache: Arc::new(cache), files, volumes })
         });
     made.map_err(|error| {
         Failure::unreachable(format!("cannot keep responses in memory beneath {}: {error}", folder.display()))
@@ -174,7 +204,7 @@ pub fn named_files(config: &ServerConfig) -> Vec<&Path> {
         let credentials = origin.s3.as_ref().and_then(|s3| s3.credentials.as_deref());
         origin.ca.as_deref().into_iter().chain(credentials)
     });
-    files.collect()
+    files.chain(purging::token_file(config)).collect()
 }
 
 /// Reads the files that origins name.
@@ -186,8 +216,9 @@ pub fn read_files(config: &ServerConfig, read: &dyn Fn(&Path) -> io::Result<Vec<
     for path in named_files(config) {
         let bytes = read(path).map_err(|error| {
             Failure::usage(format!(
-                "cannot read {} of an origin: {error}; use a file that this user may read",
-                path.display()
+                "cannot read {} of {}: {error}; use a file that this user may read",
+                path.display(),
+                if purging::token_file(config) == Some(path) { "status.purge_token" } else { "an origin" }
             ))
         })?;
         files.insert(path.to_owned(), bytes);
@@ -214,7 +245,8 @@ impl RunningTier {
                 }
             }),
         })?;
-        Ok(Self { tier: Arc::new(tier), files: store.files.into(), error_log, mounts: Vec::new() })
+        let (files, volumes) = (store.files.into(), store.volumes.into());
+        Ok(Self { tier: Arc::new(tier), files, error_log, mounts: Vec::new(), origins: Vec::new(), volumes })
     }
 
     /// Reports to the operator from now on.
@@ -228,8 +260,12 @@ impl RunningTier {
     /// # Errors
     /// An origin cannot be as it is set.
     pub fn mount(&mut self, config: &ServerConfig, files: &OriginFiles) -> Result<Arc<dyn CacheTier>, Failure> {
+        let settings = MountSettings::of_all(config, files);
+        let names = settings.iter().map(|settings| settings.name.clone()).collect();
+        let token = purging::token_file(config).and_then(|path| files.get(path));
+        let purging = Purging::of(config, names, token.map(Vec::as_slice))?;
         let mut mounts = Vec::new();
-        for settings in MountSettings::of_all(config, files) {
+        for settings in settings {
             let known = self.mounts.iter().find(|(known, _)| *known == settings).map(|(_, number)| *number);
             let number = match known {
                 Some(number) => number,
@@ -238,11 +274,15 @@ impl RunningTier {
             mounts.push((settings, number));
         }
         let numbers = mounts.iter().map(|(_, number)| *number).collect();
+        let origins =
+            mounts.iter().map(|(settings, number)| (settings.name.clone(), Arc::clone(&self.origins[*number])));
+        let origins = origins.collect();
         self.mounts = mounts;
-        Ok(Arc::new(Mounts { tier: Arc::clone(&self.tier), files: Arc::clone(&self.files), numbers }))
+        let (tier, files, volumes) = (Arc::clone(&self.tier), Arc::clone(&self.files), Arc::clone(&self.volumes));
+        Ok(Arc::new(Mounts { tier, files, numbers, origins, volumes, purging }))
     }
 
-    fn add(&self, settings: &MountSettings) -> Result<usize, Failure> {
+    fn add(&mut self, settings: &MountSettings) -> Result<usize, Failure> {
         let forwarding = &settings.mount.forwarding;
         let is_weighted = forwarding.origins.iter().any(|origin| origin.weight.is_some());
         let order = if is_weighted { Order::Weighted } else { Order::Failover };
@@ -255,13 +295,17 @@ impl RunningTier {
         let group = OriginGroup::new(origins, GroupConfig { order, ..GroupConfig::default() });
         let group = group.map_err(|error| refuse(error.to_string()))?;
         let consistent = forwarding.consistent.iter().map(|pattern| ConsistentRule::parse(pattern));
-        Ok(self.tier.add_mount(Mount {
+        let group = Arc::new(group);
+        let number = self.tier.add_mount(Mount {
             name: settings.name.as_str().into(),
             path: settings.mount.path.as_str().into(),
             policy: forwarding.policy(),
             consistent: consistent.collect::<Result<_, _>>().map_err(|error| refuse(error.to_string()))?,
-            upstream: Arc::new(group),
-        }))
+            upstream: Arc::clone(&group) as Arc<dyn Upstream>,
+        });
+        self.origins.resize(number, Arc::clone(&group));
+        self.origins.push(group);
+        Ok(number)
     }
 
     /// Ends all fetches, and makes a checkpoint of the store, with which the next start is quick.
@@ -280,6 +324,8 @@ impl RunningTier {
 impl MountSettings {
     /// Those of all mounts with origins, in the order in which loops number them.
     fn of_all(config: &ServerConfig, files: &OriginFiles) -> Vec<Self> {
+        let mut files = files.clone();
+        purging::token_file(config).and_then(|path| files.remove(path));
         let sites = config.sites.iter().flat_map(|site| {
             let host = site.names.first().map_or("", String::as_str);
             site.mounts.iter().filter(|mount| !mount.forwarding.origins.is_empty()).map(move |mount| (host, mount))

@@ -52,13 +52,15 @@ impl Token {
     }
 
     /// The value of the field `Authorization`.
-    pub(super) fn field(&self) -> String {
+    #[must_use]
+    pub fn field(&self) -> String {
         format!("Bearer {}", self.0)
     }
 
     /// Whether the value of a field `Authorization` shows this token. Takes the same time for each
     /// wrong one of a length.
-    pub(super) fn is_shown_by(&self, field: &[u8]) -> bool {
+    #[must_use]
+    pub fn is_shown_by(&self, field: &[u8]) -> bool {
         const SCHEME: &[u8] = b"bearer ";
         let Some((scheme, shown)) = field.split_at_checked(SCHEME.len()) else { return false };
         scheme.eq_ignore_ascii_case(SCHEME) && bool::from(shown.ct_eq(self.0.as_bytes()))

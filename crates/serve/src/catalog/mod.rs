@@ -7,6 +7,7 @@ pub(crate) mod forwarding;
 mod forwarding_faults;
 pub(crate) mod host;
 pub(crate) mod networks;
+pub(crate) mod places;
 pub(crate) mod routing;
 mod rules;
 pub(crate) mod site;

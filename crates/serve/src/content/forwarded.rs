@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 
 use thalweg_caching::{CacheStatus, FieldLines, Outcome, StoredFields, is_connection_field, is_sent_with_not_modified};
-use thalweg_tier::Object as TierObject;
+use thalweg_tier::{Content, Object as TierObject};
 use thalweg_wire::date;
 use thalweg_wire::encode::FieldBlock;
 use thalweg_wire::validator::EntityTag;
@@ -32,6 +32,8 @@ pub(crate) struct Forwarded {
     pub(crate) has_weak_tag: bool,
     /// The bytes are in a content coding.
     pub(crate) is_encoded: bool,
+    /// The bytes came in memory: the tier does not see who reads them.
+    pub(crate) is_in_memory: bool,
     /// The second of the origin's Date.
     pub(crate) date_s: i64,
     /// From this second on it is stale.
@@ -84,6 +86,7 @@ impl Forwarded {
             ),
             has_weak_tag: tag.is_some_and(|tag| tag.weak),
             is_encoded: fields.has("Content-Encoding"),
+            is_in_memory: matches!(object.content, Content::Memory(_)),
             date_s: date_s.unwrap_or(now),
             stale_s: object.stale_s,
             born_s: object.born_s,

@@ -20,3 +20,4 @@ pub(crate) mod policy;
 pub(crate) mod refusal;
 pub(crate) mod relay;
 pub(crate) mod tier;
+pub(crate) mod tier_figures;

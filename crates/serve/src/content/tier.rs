@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thalweg_sys::{SocketId, Waker};
 use thalweg_tier::{Answer, Answered, Ask};
 
+use crate::content::tier_figures::TierFigures;
+
 /// A cache tier that loops ask.
 pub trait CacheTier: Send + Sync {
     /// Answers a request: `answered` is called once, from another thread.
@@ -22,12 +24,40 @@ pub trait CacheTier: Send + Sync {
     fn generation(&self) -> u64;
 
     /// Counts requests for a mount that a loop has answered with objects that it held, and bytes of
-    /// their bodies.
+    /// bodies in memory that it sent, of these and of others.
     fn count_held_hits(&self, mount: usize, requests: u64, bytes: u64);
 
     /// The descriptors that bodies are sent from, which a loop with a table of its own keeps.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// The figures for the status listener.
+    fn figures(&self) -> TierFigures {
+        TierFigures::default()
+    }
+
+    /// Whether the value of a field `Authorization` allows its sender to purge; `None` if nobody
+    /// may.
+    fn allows_purge(&self, _authorization: &[u8]) -> Option<bool> {
+        None
+    }
+
+    /// Purges what the body of a request names: `answered` is called once, from whatever thread.
+    fn purge(&self, _content_type: &str, _body: &[u8], answered: PurgeAnswered) {
+        answered(PurgeAnswer { status: 403, body: String::new() });
+    }
 }
+
+/// The answer to a request to purge.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PurgeAnswer {
+    /// Its status.
+    pub status: u16,
+    /// Its body: JSON.
+    pub body: String,
+}
+
+/// Takes the answer to a request to purge.
+pub type PurgeAnswered = Box<dyn FnOnce(PurgeAnswer) + Send>;
 
 /// The answers and notices for one loop.
 pub(crate) struct Inbox {

@@ -43,8 +43,8 @@ pub(crate) struct Forwarder {
     content: Option<Content>,
     /// Bytes of contents.
     content_bytes: Arc<AtomicUsize>,
-    /// Requests that were answered by held objects, and bytes of their bodies, by the mount's
-    /// number in the tier.
+    /// Requests that were answered by held objects, and bytes of bodies in memory that were sent,
+    /// by the mount's number in the tier.
     hits: Vec<(u64, u64)>,
     has_hits: bool,
     failures: Vec<String>,
@@ -148,13 +148,21 @@ impl Forwarder {
         }
     }
 
+    /// Counts bytes in memory that were sent of an object that was asked for.
+    pub(crate) fn count_bytes(&mut self, mount: &ForwardingMount, bytes: u64) {
+        if let Some((_, sent)) = self.hits.get_mut(mount.index).filter(|_| bytes > 0) {
+            *sent += bytes;
+            self.has_hits = true;
+        }
+    }
+
     /// Reports to the tier what was counted.
     #[inline]
     pub(crate) fn report_hits(&mut self) {
         if !mem::take(&mut self.has_hits) {
             return;
         }
-        for (mount, (requests, bytes)) in self.hits.iter_mut().enumerate().filter(|(_, (requests, _))| *requests > 0) {
+        for (mount, (requests, bytes)) in self.hits.iter_mut().enumerate().filter(|(_, counts)| **counts != (0, 0)) {
             self.tier.count_held_hits(mount, mem::take(requests), mem::take(bytes));
         }
     }

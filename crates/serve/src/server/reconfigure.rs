@@ -68,6 +68,7 @@ impl Running {
         }
         self.config = Arc::clone(config);
         self.tls = tls;
+        self.registry.set_tier(tier.clone());
         self.tier = tier;
         Ok(())
     }

@@ -75,6 +75,7 @@ impl Server {
         let wakers = (0..loops).map(|_| Waker::new()).collect::<io::Result<Vec<_>>>().map_err(StartError::Loop)?;
         let registry = Arc::new(Registry::new(loops, config.status.is_some()));
         registry.adopt(&config);
+        registry.set_tier(tier.clone());
         let logs = Logs::start(&config.log, loops, Arc::clone(&registry))?;
         let control = Control {
             shutdown: Arc::new(ShutdownDeadline::new()),

@@ -68,7 +68,7 @@ fn held_objects_answer_until_they_are_stale() {
     assert_eq!(shown[0], ("0", miss));
     assert_eq!(shown[1..5], hits);
     assert_eq!((shown[5], shown[6]), (("0", miss), hits[0]));
-    assert_eq!((tier.seen().len(), tier.hits()), (2, (6, 6000)));
+    assert_eq!((tier.seen().len(), tier.hits()), (2, (6, 8000)));
     for response in &responses {
         assert_eq!((response.status, response.body.len()), (200, 1000));
         for (name, value) in [STRONG, &[("Date", "Tue, 02 Oct 2096 07:06:40 GMT"), ("Content-Length", "1000")]].concat()

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config::ServerConfig;
 use crate::content::local::watch::WatchCounts;
+use crate::content::tier::CacheTier;
 use crate::telemetry::downloads::DownloadStatistics;
 
 /// The totals of one mount.
@@ -120,7 +121,6 @@ impl MountCells {
 }
 
 /// The counters that all threads of a server share.
-#[derive(Debug)]
 pub(crate) struct Registry {
     mounts: Mutex<Vec<Arc<MountCells>>>,
     pub(crate) lines: LineCounts,
@@ -130,6 +130,7 @@ pub(crate) struct Registry {
     /// TLS is spoken, or was since the start.
     pub(crate) speaks_tls: AtomicBool,
     certificate: Mutex<Option<CertificateState>>,
+    tier: Mutex<Option<Arc<dyn CacheTier>>>,
 }
 
 /// The state of a certificate that is obtained by ACME.
@@ -152,7 +153,18 @@ impl Registry {
             statistics: Mutex::new(with_statistics.then(DownloadStatistics::default)),
             speaks_tls: AtomicBool::new(false),
             certificate: Mutex::default(),
+            tier: Mutex::default(),
         }
+    }
+
+    /// The cache tier, if origins answer for any mount.
+    pub(crate) fn tier(&self) -> Option<Arc<dyn CacheTier>> {
+        self.tier.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces it.
+    pub(crate) fn set_tier(&self, tier: Option<Arc<dyn CacheTier>>) {
+        *self.tier.lock().unwrap_or_else(PoisonError::into_inner) = tier;
     }
 
     /// The state of the certificate that is obtained by ACME; `None`: none is.

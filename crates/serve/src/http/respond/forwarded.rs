@@ -24,6 +24,7 @@ use crate::http::select::{Extent, Selection, Unmet, may_select, select};
 struct Delivered {
     status: u16,
     delivery: Delivery,
+    /// Bytes of the body, if it is in memory.
     bytes: u64,
 }
 
@@ -167,8 +168,15 @@ impl Responder {
         if may_be_held && matches!(request.method, Method::Get | Method::Head) {
             forwarder.hold(object, generation, second);
         }
+        let sites = self.origin.namespace();
+        let mount = sites.forwarding.as_ref().and_then(|mounts| mounts.get(number));
         Answer::Encoded(match chosen {
-            Ok(Delivered { status, delivery, .. }) => Summary { status, mount: number, delivery },
+            Ok(Delivered { status, delivery, bytes }) => {
+                if let (Some(forwarder), Some(mount)) = (&mut self.forwarder, mount) {
+                    forwarder.count_bytes(mount, bytes);
+                }
+                Summary { status, mount: number, delivery }
+            }
             Err(unmet) => self.deny((request, context.peer), unmet.into(), number, out),
         })
     }
@@ -222,9 +230,11 @@ fn reply(
 ) -> Result<Delivered, Unmet> {
     let is_head = request.method == Method::Head;
     let length = object.length();
+    let is_in_memory = object.as_forwarded().is_some_and(|forwarded| forwarded.is_in_memory);
+    let counted = |bytes: u64| if is_in_memory { bytes } else { 0 };
     if is_held && !is_head && !may_select(request.fields) {
         out.encode(Response::Whole(object), date_cache);
-        return Ok(Delivered { status: 200, delivery: Delivery::End, bytes: length });
+        return Ok(Delivered { status: 200, delivery: Delivery::End, bytes: counted(length) });
     }
     let extent = match select(request, object, date_cache.second())? {
         Selection::Send { extent, .. } => extent,
@@ -234,7 +244,7 @@ fn reply(
         }
     };
     let delivery = if is_head { Delivery::Nothing } else { extent.delivery(length) };
-    let bytes = if is_head { 0 } else { extent.bytes(length) };
+    let bytes = if is_head { 0 } else { counted(extent.bytes(length)) };
     let (part, status) = match &extent {
         Extent::Whole if is_held && !is_head => {
             out.encode(Response::Whole(object), date_cache);

@@ -15,6 +15,7 @@ use super::document::{
 use super::history::{DailyHistory, Day};
 use crate::config::Level;
 use crate::content::local::watch::WatchCounts;
+use crate::content::tier::CacheTier;
 use crate::telemetry::counters::{Published, Totals};
 use crate::telemetry::downloads::{Popularity, Unique};
 use crate::telemetry::log::ErrorLog;
@@ -135,6 +136,11 @@ impl Collector {
         }
     }
 
+    /// The cache tier, if origins answer for any mount.
+    pub(super) fn tier(&self) -> Option<Arc<dyn CacheTier>> {
+        self.registry.tier()
+    }
+
     /// Whether the server accepts connections.
     pub(crate) fn state(&self) -> State {
         if (self.is_draining)() { State::Draining } else { State::Serving }
@@ -153,6 +159,7 @@ impl Collector {
             version: env!("CARGO_PKG_VERSION"),
             state: self.state(),
             time: rfc3339(second),
+            second,
             started: rfc3339(self.started_second),
             uptime_s: (second - self.started_second).max(0),
             now: Now { downloads: today, connections: totals.open, requests_per_s, bytes_per_s },
@@ -177,6 +184,7 @@ impl Collector {
             },
             watch: self.watch(),
             certificate: self.registry.certificate().map(certificate_figures),
+            disk_cache: self.registry.tier().map(|tier| tier.figures()),
             tls: self.registry.speaks_tls.load(Relaxed).then(|| tls_figures(&totals)),
             loops,
             mounts,

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::history::Figures;
+use crate::content::tier_figures::TierFigures;
 
 /// Seconds that the curves go back.
 pub(crate) const CURVE_S: usize = 120;
@@ -19,6 +20,9 @@ pub(crate) struct Status {
     pub(crate) version: &'static str,
     pub(crate) state: State,
     pub(crate) time: String,
+    /// The same in seconds since 1970-01-01 UTC.
+    #[serde(skip)]
+    pub(crate) second: i64,
     pub(crate) started: String,
     pub(crate) uptime_s: i64,
     pub(crate) now: Now,
@@ -31,6 +35,9 @@ pub(crate) struct Status {
     /// There if a certificate is obtained by ACME.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) certificate: Option<CertificateFigures>,
+    /// There if origins answer for any mount.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) disk_cache: Option<TierFigures>,
     #[serde(rename = "cores")]
     pub(crate) loops: Vec<LoopStatus>,
     pub(crate) mounts: Vec<Mount>,

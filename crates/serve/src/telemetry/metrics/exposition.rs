@@ -4,11 +4,13 @@
 use std::fmt;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet, text};
+use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::document::{CertificateFigures, State, Status, TlsFigures};
+use super::families::Out;
+use super::tier_metrics;
 
 /// A format of metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -165,6 +167,9 @@ impl Collector for Figures {
         let help = "Overflows of the kernel's event queue, after which every file is checked again";
         out.counter("watch_overflows", help, None, watch.overflows)?;
         out.counter("watch_refusals", "Folders that the kernel refused to watch", None, watch.refused)?;
+        if let Some(tier) = &status.disk_cache {
+            tier_metrics::encode(tier, out)?;
+        }
         self.encode_loops(out)?;
         self.encode_mounts(out)
     }
@@ -221,65 +226,17 @@ impl Figures {
     }
 }
 
-/// Writes families of metrics.
-struct Out<'o, 'e>(&'o mut DescriptorEncoder<'e>);
-
-impl Out<'_, '_> {
-    fn counter(&mut self, name: &str, help: &str, unit: Option<Unit>, value: u64) -> fmt::Result {
-        self.0
-            .encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?
-            .encode_counter::<NoLabelSet, _, u64>(&value, None)
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, unit: Option<Unit>, value: u64) -> fmt::Result {
-        self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?.encode_gauge(&value)
-    }
-
-    fn counters<L: EncodeLabelSet>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<Unit>,
-        values: impl IntoIterator<Item = (L, u64)>,
-    ) -> fmt::Result {
-        let encode = |mut of: MetricEncoder<'_>, value: u64| of.encode_counter::<NoLabelSet, _, u64>(&value, None);
-        self.family(name, help, unit, MetricType::Counter, values, encode)
-    }
-
-    fn gauges<L: EncodeLabelSet>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<Unit>,
-        values: impl IntoIterator<Item = (L, u64)>,
-    ) -> fmt::Result {
-        let encode = |mut of: MetricEncoder<'_>, value: u64| of.encode_gauge(&value);
-        self.family(name, help, unit, MetricType::Gauge, values, encode)
-    }
-
-    fn family<L: EncodeLabelSet>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<Unit>,
-        kind: MetricType,
-        values: impl IntoIterator<Item = (L, u64)>,
-        encode: impl Fn(MetricEncoder<'_>, u64) -> fmt::Result,
-    ) -> fmt::Result {
-        let mut family = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
-        for (labels, value) in values {
-            encode(family.encode_family(&labels)?, value)?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
+    use thalweg_tier::Counts;
+
     use super::*;
     use crate::config::{ServerConfig, SiteConfig};
+    use crate::content::tier_figures::{
+        OriginFigures, OriginState, TierFigures, TierMount, VolumeFigures, VolumeState,
+    };
     use crate::telemetry::metrics::collector::tests::collector;
 
     /// Checks the text as strictly as promtool does where it matters here, and gives name and
@@ -336,6 +293,43 @@ mod tests {
         samples
     }
 
+    fn tier() -> TierFigures {
+        let mount = "odd\"/".to_owned();
+        let counts = Counts { held_hits: 7, served_bytes: 9, ..Counts::default() };
+        let origin = OriginFigures {
+            mount: mount.clone(),
+            origin: "o".to_owned(),
+            state: OriginState::Down,
+            requests: 1,
+            responses: 2,
+            failures: vec![("refused".to_owned(), 3)],
+            bytes: 4,
+            connections: 5,
+            connections_idle: 6,
+            connections_opened: 7,
+            requests_under_way: 8,
+            requests_waiting: 9,
+        };
+        let volume = VolumeFigures {
+            volume: "/a".to_owned(),
+            state: VolumeState::Lost,
+            reason: None,
+            size_bytes: 10,
+            filled_bytes: 9,
+            damaged: 8,
+            unwritten: 7,
+            failures: 6,
+            oldest_s: Some(77),
+        };
+        TierFigures {
+            total: counts.into(),
+            mounts: vec![TierMount { mount, shares: counts.into() }],
+            origins: vec![origin],
+            volumes: vec![volume],
+            cycle_s: None,
+        }
+    }
+
     #[test]
     fn openmetrics_is_for_those_who_ask_for_it() {
         #[track_caller]
@@ -382,6 +376,7 @@ mod tests {
         status.total.files_changed_while_sent = 2;
         status.watch.folders = 17;
         status.watch.refused = 4;
+        status.disk_cache = Some(tier());
         let text = parse_text(&metrics(status.clone(), Format::Text));
         let samples = parse(&metrics(status, Format::OpenMetrics));
         assert_eq!(text, samples, "both formats say the same");
@@ -398,6 +393,13 @@ mod tests {
             ("thalweg_files_changed_while_sent_total", 2.0),
             ("thalweg_watched_folders", 17.0),
             ("thalweg_watch_refusals_total", 4.0),
+            ("thalweg_disk_cache_requests_total{mount=\"odd\\\"/\",outcome=\"held_hit\"}", 7.0),
+            ("thalweg_disk_cache_requests_total{mount=\"odd\\\"/\",outcome=\"failed\"}", 0.0),
+            ("thalweg_disk_cache_served_bytes_total{mount=\"odd\\\"/\"}", 9.0),
+            ("thalweg_disk_cache_volume_up{volume=\"/a\"}", 0.0),
+            ("thalweg_disk_cache_volume_oldest_timestamp_seconds{volume=\"/a\"}", 77.0),
+            ("thalweg_origin_up{mount=\"odd\\\"/\",origin=\"o\"}", 0.0),
+            ("thalweg_origin_failures_total{mount=\"odd\\\"/\",origin=\"o\",kind=\"refused\"}", 3.0),
         ] {
             assert_eq!(samples.get(series), Some(&value), "{series} in {samples:#?}");
         }

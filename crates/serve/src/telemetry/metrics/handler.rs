@@ -1,24 +1,22 @@
 //! The responses of the status listener: the document for each request, and its fields.
 
-use thalweg_httpd::{Handler, Response};
-use thalweg_sys::clock;
-use thalweg_wire::date::imf_fixdate;
-use thalweg_wire::status::reason;
+use thalweg_httpd::{Handler, Response, Ticket};
 use thalweg_wire::target::Target;
 use thalweg_wire::{Method, RequestError, RequestHead};
 
 use super::collector::Collector;
 use super::document::State;
 use super::hosts::KnownHosts;
+use super::purging::{self, Purging};
+use super::responses::{PLAIN, plain, response, second, title};
 use super::{exposition, page};
-
-const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// Responds to requests with the figures of a collector.
 pub(super) struct StatusHandler {
     pub(super) collector: Collector,
     /// The hosts for which the status is shown.
     pub(super) hosts: KnownHosts,
+    pub(super) purging: Purging,
 }
 
 impl Handler for StatusHandler {
@@ -35,6 +33,25 @@ impl Handler for StatusHandler {
             Method::Get | Method::Head => self.document(request),
             _ => plain(405).field("Allow", "GET, HEAD"),
         }
+    }
+
+    fn respond_or_defer(&mut self, request: &RequestHead<'_>, ticket: Ticket) -> Option<Response> {
+        if !self.hosts.has(request.host()) || !purging::is_for_purges(request) {
+            return Some(self.respond(request));
+        }
+        self.purging.begin(request, ticket, self.collector.tier())
+    }
+
+    fn wants_body(&self, ticket: Ticket) -> bool {
+        self.purging.has(ticket)
+    }
+
+    fn take_body(&mut self, ticket: Ticket, piece: &[u8]) {
+        self.purging.take(ticket, piece);
+    }
+
+    fn end_body(&mut self, ticket: Ticket) {
+        self.purging.end(ticket);
     }
 
     fn refuse(&mut self, error: RequestError) -> Option<Response> {
@@ -64,28 +81,4 @@ impl StatusHandler {
             _ => plain(404),
         }
     }
-}
-
-/// Now, in seconds since 1970-01-01 UTC.
-pub(super) fn second() -> i64 {
-    i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX)
-}
-
-/// A response whose body is its status in words.
-fn plain(status: u16) -> Response {
-    response(status, PLAIN, title(status))
-}
-
-fn response(status: u16, content_type: &str, body: String) -> Response {
-    Response::new(status)
-        .field("Date", imf_fixdate(second()))
-        .field("Content-Type", content_type)
-        .field("Cache-Control", "no-store")
-        .field("Content-Security-Policy", page::CONTENT_POLICY)
-        .field("X-Content-Type-Options", "nosniff")
-        .body(body)
-}
-
-fn title(status: u16) -> String {
-    format!("{status} {}\n", reason(status))
 }

@@ -1,8 +1,9 @@
 //! The status listener: a small HTTP server on a thread of its own, away from the loops.
 //!
 //! It is for few clients, which may be as broken as any other: connections, heads and times are
-//! bounded, and each connection gets one response. Nothing protects it but the address that it
-//! listens on and the names that it goes by (`hosts`). The responses are made by `handler`.
+//! bounded, and each connection gets one response. Nothing protects the figures but the address
+//! that it listens on and the names that it goes by (`hosts`); purging needs a token. The responses
+//! are made by `handler`.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -11,14 +12,17 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use thalweg_httpd::{Server, Settings, WhenFull};
+use thalweg_httpd::{Server, Settings, Ticket, WhenFull};
 use thalweg_reactor::{App, LoopControl};
 use thalweg_sys::driver::Listen;
 use thalweg_sys::{Completion, Driver, DriverConfig, Epoll, Instant, Waker};
 
 use super::collector::Collector;
-use super::handler::{StatusHandler, second};
+use super::handler::StatusHandler;
 use super::hosts::KnownHosts;
+use super::purging::{self, Purging};
+use super::responses::second;
+use crate::content::tier::PurgeAnswer;
 
 /// Most connections at once.
 const CONNECTIONS_MAX: usize = 64;
@@ -54,6 +58,8 @@ enum Command {
     Release(mpsc::Sender<()>),
     /// Load the history, which another process has saved.
     ReloadHistory,
+    /// Answer a request to purge.
+    Reply(Ticket, PurgeAnswer),
     Stop,
 }
 
@@ -73,8 +79,17 @@ impl StatusListener {
         let address = address_of(&sockets);
         let (commands, from) = mpsc::channel();
         let (started, starts) = mpsc::channel();
+        let replying = {
+            let (commands, waker) = (commands.clone(), waker.clone());
+            move |ticket, answer| {
+                // A thread that has ended needs no answer.
+                let _ = commands.send(Command::Reply(ticket, answer));
+                waker.wake();
+            }
+        };
         let run = move || {
-            let mut server = StatusServer::new(StatusHandler { collector, hosts }, from);
+            let purging = Purging::new(replying);
+            let mut server = StatusServer::new(StatusHandler { collector, hosts, purging }, from);
             // A driver cannot change its thread.
             let opened = Epoll::open(&config).and_then(|mut driver| {
                 server.http.listen_at_all(&mut driver, sockets.into_iter().map(Listen::Socket))?;
@@ -181,6 +196,10 @@ impl StatusServer {
                     let _ = done.send(());
                 }
                 Command::ReloadHistory => self.http.handler().collector.reload_history(second()),
+                Command::Reply(ticket, answer) => {
+                    // The client may have gone; the purge is in force all the same.
+                    self.http.answer(driver, ticket, purging::response_of(answer));
+                }
                 Command::Stop => self.is_over = true,
             }
         }

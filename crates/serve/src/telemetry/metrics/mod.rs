@@ -4,11 +4,17 @@
 mod collector;
 mod document;
 mod exposition;
+mod families;
 mod handler;
 mod history;
 mod hosts;
 mod listener;
 mod page;
+mod purging;
+mod responses;
+mod tier_metrics;
+mod tier_section;
+mod words;
 
 pub(crate) use collector::{Collector, Sources};
 pub(crate) use hosts::KnownHosts;
