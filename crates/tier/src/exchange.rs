@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use thalweg_cache::Key;
 use thalweg_caching::{
     CacheRequest, CacheStatus, Decision, Fallback, FieldLines, ForwardReason, Outcome, RequestDirectives, StoredFields,
@@ -12,12 +13,14 @@ use thalweg_wire::range::{RangeSet, RangeSpec};
 
 use crate::answer::{Answer, Content, Failure, Object, Relay, Response};
 use crate::ask::Ask;
+use crate::cluster::PEER_FIELD;
 use crate::counters::Counters;
 use crate::entries::InUse;
 use crate::fragmented::{Fragmented, Led, Source, without_conditions};
 use crate::head::{Body, Head, Variant};
 use crate::mount::Mount;
 use crate::shared::Shared;
+use crate::store::FRAGMENT_BYTES;
 
 /// A request under way.
 #[derive(Clone)]
@@ -139,26 +142,52 @@ impl Exchange {
                 (0, Some(Question { validation: Some(validation), reason, fallback }))
             }
             Decision::Fetch { reason, fallback } => (0, Some(Question { validation: None, reason, fallback })),
-            Decision::GatewayTimeout => {
-                let status = CacheStatus {
-                    outcome: Outcome::Hit,
-                    ttl_seconds: None,
-                    key: None,
-                    detail: Some("nothing is stored"),
-                };
-                let cache_status = status.value(&self.shared.name).into();
-                let reason = "the client wants a stored response, and none can be used".into();
-                return Step::Answer(Answer::Failed(Failure { status: 504, reason, cache_status }));
-            }
+            Decision::GatewayTimeout => return Step::Answer(self.nothing_stored()),
         };
         if let Some(question) = question {
             return Step::Ask(question);
+        }
+        if self.directives.only_if_cached && !self.has_stored(&head.variants[index]).await {
+            return Step::Answer(self.nothing_stored());
         }
         match self.answer_from_store(&head.variants[index], Outcome::Hit).await {
             Some(answer) => Step::Answer(answer),
             // The store has lost the bytes that are wanted, and the origin has others.
             None => Step::Ask(Question { validation: None, reason: ForwardReason::Partial, fallback: None }),
         }
+    }
+
+    /// The answer to a client that wants nothing else than a stored response.
+    fn nothing_stored(&self) -> Answer {
+        let status =
+            CacheStatus { outcome: Outcome::Hit, ttl_seconds: None, key: None, detail: Some("nothing is stored") };
+        let cache_status = status.value(&self.shared.name);
+        if self.ask.fields.has(PEER_FIELD) {
+            // It is a question of a peer, and no failure.
+            let mut fields = StoredFields::default();
+            fields.push("Cache-Status", cache_status.as_bytes());
+            return Answer::Response(Response {
+                status: 504,
+                fields,
+                length: Some(0),
+                content: Relay::Memory(Bytes::new()),
+            });
+        }
+        let reason = "the client wants a stored response, and none can be used".into();
+        Answer::Failed(Failure { status: 504, reason, cache_status: cache_status.into() })
+    }
+
+    /// Whether the store has all bytes that the client wants first.
+    async fn has_stored(&self, variant: &Variant) -> bool {
+        let Body::Fragments { key, length } = &variant.body else { return true };
+        let (first, end) = self.wanted(*length);
+        let object = self.fragmented(variant, *key);
+        for number in first / FRAGMENT_BYTES..end.div_ceil(FRAGMENT_BYTES) {
+            if object.find(number as u32).await.is_none() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Validates a response that was used stale, unless that is under way.

@@ -14,7 +14,7 @@
 //! | `ask`, `answer`, `wake` | what loops and the tier tell each other |
 //! | `upstream`, `mount` | origins as the tier sees them, and the places that they answer for |
 //! | `origins` | groups of origins as one upstream |
-//! | `cluster` | servers that share the fetching from an origin |
+//! | `peer`, `cluster` | servers that share the fetching from an origin |
 //! | `tier`, `shared`, `counters` | the threads, and what their tasks share |
 //! | `exchange`, `fetching`, `storing` | one request: what is stored, asked and kept |
 //! | `consistent`, `validating` | objects that are validated together |
@@ -43,6 +43,7 @@ mod head;
 mod memory;
 mod mount;
 mod origins;
+mod peer;
 mod purge;
 mod reader;
 mod relay;
@@ -56,13 +57,15 @@ mod wake;
 
 pub use answer::{Answer, BodyPiece, Content, Failure, Fragments, Object, Reader, Relay, Response};
 pub use ask::{Answered, Ask};
-pub use cluster::{Cluster, Node, PART_BYTES, PEER_FIELD};
+pub use cluster::{Cluster, PART_BYTES, PEER_FIELD};
 pub use consistent::ConsistentRule;
 pub use counters::Counts;
 pub use memory::memory_cache;
 pub use mount::Mount;
+pub use peer::Peer;
 pub use purge::{Purge, PurgeKind};
 pub use shared::{Clock, Log};
 pub use tier::{Tier, TierConfig};
+pub use tokio::runtime::Handle as RuntimeHandle;
 pub use upstream::{BoxFuture, Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse};
 pub use wake::Wake;

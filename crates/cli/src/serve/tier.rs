@@ -22,9 +22,11 @@ use thalweg_serve::{
     CacheTier, ErrorLog, Level, MountConfig, OriginConfig as OriginSettings, OriginProtocol, ServerConfig, VolumeConfig,
 };
 use thalweg_sys::clock;
-use thalweg_tier::{Answered, Ask, ConsistentRule, Mount, Tier, TierConfig};
+use thalweg_tier::{Answered, Ask, Cluster, ConsistentRule, Mount, Tier, TierConfig, Upstream};
 use url::Url;
 
+use super::cluster::{self, Identity, Membership};
+use crate::configuration::ClusterConfig;
 use crate::exit::{Failure, remark};
 
 /// The name of this cache in Cache-Status.
@@ -47,8 +49,18 @@ pub struct RunningTier {
     tier: Arc<Tier>,
     files: Arc<[Arc<fs::File>]>,
     error_log: Arc<OnceLock<ErrorLog>>,
-    /// The mounts that were made, with their numbers.
-    mounts: Vec<(MountSettings, usize)>,
+    /// The mounts that were made.
+    mounts: Vec<AddedMount>,
+    /// The list of the servers of the cluster.
+    membership: Option<Membership>,
+}
+
+/// A mount that was made.
+#[derive(Clone)]
+struct AddedMount {
+    settings: MountSettings,
+    number: usize,
+    cluster: Option<Arc<Cluster>>,
 }
 
 /// All that a mount is made of.
@@ -59,6 +71,9 @@ struct MountSettings {
     mount: MountConfig,
     origins: Vec<OriginSettings>,
     files: OriginFiles,
+    /// The host that selects the mount's site, and the server's place in its cluster.
+    host: Option<String>,
+    cluster: Option<Identity>,
 }
 
 /// The mounts of a configuration, as loops number them.
@@ -165,28 +180,32 @@ fn thalweg_error(error: io::Error) -> thalweg_cache::Error {
 }
 
 /// The files that origins name.
-pub fn named_files(config: &ServerConfig) -> Vec<&Path> {
+pub fn named_files(config: &ServerConfig, cluster: Option<&ClusterConfig>) -> Vec<PathBuf> {
     let files = config.origins.iter().flat_map(|origin| {
         let credentials = origin.s3.as_ref().and_then(|s3| s3.credentials.as_deref());
         origin.ca.as_deref().into_iter().chain(credentials)
     });
-    files.collect()
+    files.map(Path::to_owned).chain(cluster.into_iter().flat_map(cluster::named_files)).collect()
 }
 
-/// Reads the files that origins name.
+/// Reads the files that origins and a cluster name.
 ///
 /// # Errors
 /// One cannot be read.
-pub fn read_files(config: &ServerConfig, read: &dyn Fn(&Path) -> io::Result<Vec<u8>>) -> Result<OriginFiles, Failure> {
+pub fn read_files(
+    config: &ServerConfig,
+    cluster: Option<&ClusterConfig>,
+    read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+) -> Result<OriginFiles, Failure> {
     let mut files = OriginFiles::new();
-    for path in named_files(config) {
-        let bytes = read(path).map_err(|error| {
+    for path in named_files(config, cluster) {
+        let bytes = read(&path).map_err(|error| {
             Failure::usage(format!(
-                "cannot read {} of an origin: {error}; use a file that this user may read",
+                "cannot read {} of an origin or a cluster: {error}; use a file that this user may read",
                 path.display()
             ))
         })?;
-        files.insert(path.to_owned(), bytes);
+        files.insert(path, bytes);
     }
     Ok(files)
 }
@@ -210,7 +229,7 @@ impl RunningTier {
                 }
             }),
         })?;
-        Ok(Self { tier: Arc::new(tier), files: store.files.into(), error_log, mounts: Vec::new() })
+        Ok(Self { tier: Arc::new(tier), files: store.files.into(), error_log, mounts: Vec::new(), membership: None })
     }
 
     /// Reports to the operator from now on.
@@ -222,23 +241,60 @@ impl RunningTier {
     /// The mounts of a configuration. Those that are as they were go on.
     ///
     /// # Errors
-    /// An origin cannot be as it is set.
-    pub fn mount(&mut self, config: &ServerConfig, files: &OriginFiles) -> Result<Arc<dyn CacheTier>, Failure> {
+    /// An origin or a cluster cannot be as it is set.
+    pub fn mount(
+        &mut self,
+        config: &ServerConfig,
+        cluster: Option<&ClusterConfig>,
+        files: &OriginFiles,
+    ) -> Result<Arc<dyn CacheTier>, Failure> {
+        let identity = cluster.map(|cluster| Identity::of(cluster, files)).transpose()?;
+        let membership = cluster.map(|cluster| Membership::of(cluster, files)).transpose()?;
         let mut mounts = Vec::new();
-        for settings in MountSettings::of_all(config, files) {
-            let known = self.mounts.iter().find(|(known, _)| *known == settings).map(|(_, number)| *number);
-            let number = match known {
-                Some(number) => number,
-                None => self.add(&settings)?,
-            };
-            mounts.push((settings, number));
+        for settings in MountSettings::of_all(config, identity.as_ref(), files) {
+            let known = self.mounts.iter().find(|known| known.settings == settings).cloned();
+            mounts.push(match known {
+                Some(known) => known,
+                None => self.add(settings)?,
+            });
         }
-        let numbers = mounts.iter().map(|(_, number)| *number).collect();
+        let numbers = mounts.iter().map(|mount| mount.number).collect();
         self.mounts = mounts;
+        // A list that is looked up stays until the first look-up of the new one.
+        let same = self.membership.take().filter(|known| membership.as_ref().is_some_and(|new| known.is_same(new)));
+        self.membership = same.or(membership);
+        self.set_peers();
         Ok(Arc::new(Mounts { tier: Arc::clone(&self.tier), files: Arc::clone(&self.files), numbers }))
     }
 
-    fn add(&self, settings: &MountSettings) -> Result<usize, Failure> {
+    /// Follows changes of the list of servers. Messages for the operator are returned.
+    pub fn follow_peers(&mut self, read: &dyn Fn(&Path) -> io::Result<Vec<u8>>) -> Option<(Level, String)> {
+        let changed = self.membership.as_mut()?.look(read, self.tier.runtime())?;
+        Some(match changed {
+            Ok(servers) => {
+                self.set_peers();
+                (Level::Notice, format!("the servers of the cluster are now {servers}"))
+            }
+            Err(reason) => (Level::Warning, format!("{reason}; the servers of the cluster stay as they were")),
+        })
+    }
+
+    /// Tells all mounts the servers of the cluster. Those that stay keep their connections.
+    fn set_peers(&self) {
+        let servers = self.membership.as_ref().map_or(&[][..], |membership| membership.servers());
+        let _runtime = self.tier.runtime().enter();
+        for AddedMount { settings, cluster, .. } in &self.mounts {
+            let (Some(cluster), Some(identity)) = (cluster, &settings.cluster) else { continue };
+            let known = cluster.peers();
+            let peers = servers.iter().filter(|server| **server != identity.url).filter_map(|server| {
+                let known = known.iter().find(|peer| peer.name() == server).cloned();
+                known.or_else(|| identity.peer(server, &settings.mount.path, settings.host.as_deref()))
+            });
+            cluster.set_peers(peers.collect());
+        }
+    }
+
+    fn add(&self, settings: MountSettings) -> Result<AddedMount, Failure> {
         let forwarding = &settings.mount.forwarding;
         let is_weighted = forwarding.origins.iter().any(|origin| origin.weight.is_some());
         let order = if is_weighted { Order::Weighted } else { Order::Failover };
@@ -249,15 +305,18 @@ impl RunningTier {
         let origins = origins.collect::<Result<Vec<_>, _>>().map_err(refuse)?;
         let _runtime = self.tier.runtime().enter();
         let group = OriginGroup::new(origins, GroupConfig { order, ..GroupConfig::default() });
-        let group = group.map_err(|error| refuse(error.to_string()))?;
+        let group: Arc<dyn Upstream> = Arc::new(group.map_err(|error| refuse(error.to_string()))?);
+        let identity = settings.cluster.as_ref();
+        let cluster = identity.map(|identity| Arc::new(identity.cluster(&settings.name, Arc::clone(&group))));
         let consistent = forwarding.consistent.iter().map(|pattern| ConsistentRule::parse(pattern));
-        Ok(self.tier.add_mount(Mount {
+        let number = self.tier.add_mount(Mount {
             name: settings.name.as_str().into(),
             path: settings.mount.path.as_str().into(),
             policy: forwarding.policy(),
             consistent: consistent.collect::<Result<_, _>>().map_err(|error| refuse(error.to_string()))?,
-            upstream: Arc::new(group),
-        }))
+            upstream: cluster.clone().map_or(group, |cluster| cluster as Arc<dyn Upstream>),
+        });
+        Ok(AddedMount { settings, number, cluster })
     }
 
     /// Ends all fetches, and makes a checkpoint of the store, with which the next start is quick.
@@ -275,7 +334,10 @@ impl RunningTier {
 
 impl MountSettings {
     /// Those of all mounts with origins, in the order in which loops number them.
-    fn of_all(config: &ServerConfig, files: &OriginFiles) -> Vec<Self> {
+    fn of_all(config: &ServerConfig, cluster: Option<&Identity>, files: &OriginFiles) -> Vec<Self> {
+        let of_origins = named_files(config, None);
+        let files = files.iter().filter(|(path, _)| of_origins.contains(path));
+        let files: OriginFiles = files.map(|(path, bytes)| (path.clone(), bytes.clone())).collect();
         let sites = config.sites.iter().flat_map(|site| {
             let host = site.names.first().map_or("", String::as_str);
             site.mounts.iter().filter(|mount| !mount.forwarding.origins.is_empty()).map(move |mount| (host, mount))
@@ -288,6 +350,9 @@ impl MountSettings {
                 mount: mount.clone(),
                 origins: origins.cloned().collect(),
                 files: files.clone(),
+                // A name that the wildcard of the site matches selects it.
+                host: Some(host.replace('*', "cluster")).filter(|host| !host.is_empty()),
+                cluster: cluster.cloned(),
             }
         });
         settings.collect()
@@ -374,14 +439,14 @@ mod tests {
         config.sites[0].mounts.push(other);
         let mut tier = RunningTier::start(open_memory(64 << 20).unwrap()).unwrap();
         let numbers = |tier: &RunningTier| tier.mounts.iter().map(|(_, number)| *number).collect::<Vec<_>>();
-        tier.mount(&config, &OriginFiles::new()).unwrap();
+        tier.mount(&config, None, &OriginFiles::new()).unwrap();
         assert_eq!(numbers(&tier), [0, 1]);
         config.origins[1].head_time *= 2;
         config.sites[0].mounts.swap(0, 1);
-        tier.mount(&config, &OriginFiles::new()).unwrap();
+        tier.mount(&config, None, &OriginFiles::new()).unwrap();
         assert_eq!(numbers(&tier), [2, 0]);
         config.origins[0].url = Some("not a URL".to_owned());
-        assert!(tier.mount(&config, &OriginFiles::new()).is_err());
+        assert!(tier.mount(&config, None, &OriginFiles::new()).is_err());
         assert_eq!(numbers(&tier), [2, 0], "nothing changes");
         tier.end();
     }
