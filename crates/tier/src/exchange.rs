@@ -315,8 +315,10 @@ impl Exchange {
             born_s,
             stale_s: born_s + i64::from(freshness.lifetime_seconds),
             cache_status: cache_status.into(),
+            // Fragments that are missing are fetched on behalf of the peer, which is not for others.
             may_be_held: is_plain
                 && !matches!(variant.body, Body::Excerpt(_))
+                && !self.ask.fields.has(PEER_FIELD)
                 && !freshness.always_validate
                 && freshness.is_fresh(now),
         })
