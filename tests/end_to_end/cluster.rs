@@ -134,7 +134,8 @@ fn a_cluster_fetches_each_part_once_without_a_dead_server_and_with_a_new_one() {
     nodes[1..].iter().for_each(|node| node.waits_for("the servers of the cluster are now"));
     // It has what another one had before it from that one.
     new.serves("small1", b"hello");
-    (10..40).for_each(|number| [&nodes[1], &nodes[2], &new].iter().for_each(|node| node.serves(&small(number), b"hello")));
+    (10..40)
+        .for_each(|number| [&nodes[1], &nodes[2], &new].iter().for_each(|node| node.serves(&small(number), b"hello")));
     until("the origin's log", PATIENCE, || (cluster.fetched("small39").0 > 0).then_some(()));
     let requests: usize = (0..40).map(|number| cluster.fetched(&small(number)).0).sum();
     assert_eq!(requests, 40, "each of them once");

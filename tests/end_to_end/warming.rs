@@ -54,7 +54,10 @@ fn what_a_list_names_is_in_the_cache_afterwards() {
     let list = "# a list\n/text.txt\nhttp://any.example/large.bin\n2\t7\t/with space.txt\n\n";
     let ended = mirror.warm(list, &["--concurrency", "2"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stdout.contains("3 objects") && ended.stdout.contains("3 fetched, 0 were there already"), "{ended:?}");
+    assert!(
+        ended.stdout.contains("3 objects") && ended.stdout.contains("3 fetched, 0 were there already"),
+        "{ended:?}"
+    );
     for name in ["text.txt", "large.bin", "with%20space.txt"] {
         let reply = fetch(&[], &format!("{}/{name}", mirror.server.url));
         assert!(reply.field("cache-status").starts_with("thalweg;hit"), "{name}: {:?}", reply.fields);
@@ -64,7 +67,10 @@ fn what_a_list_names_is_in_the_cache_afterwards() {
     let ended = mirror.warm("/text.txt\n/none\nzzz\n", &[]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stdout.contains("2 failed"), "{ended:?}");
-    assert!(ended.stdout.contains("/none: the server answers 404") && ended.stdout.contains("line 3: \"zzz\""), "{ended:?}");
+    assert!(
+        ended.stdout.contains("/none: the server answers 404") && ended.stdout.contains("line 3: \"zzz\""),
+        "{ended:?}"
+    );
     let began = std::time::Instant::now();
     let slow = document(&mirror.warm("/large.bin\n", &["--rate", "24Mbit", "--json"]));
     assert!(slow["bytes"] == 3_000_000 && began.elapsed().as_secs_f64() > 0.9, "{slow} {:?}", began.elapsed());
@@ -82,7 +88,7 @@ fn logs_name_what_was_requested_most() {
         let log = fs::read_to_string(mirror.folder.path().join("access.log")).unwrap();
         let other = Mirror::start(format);
         let ended = other.warm(&log, &["--access-log", "--top", "1"]);
-        assert!(ended.code == Some(0) && ended.stdout.contains("1 objects, 2 B"), "{format}: {ended:?} {log}");
+        assert!(ended.code == Some(0) && ended.stdout.contains("1 object, 2 B"), "{format}: {ended:?} {log}");
         let ended = other.warm(&log, &["--access-log"]);
         assert!(ended.stdout.contains("1 fetched, 1 were there already"), "{format}: {ended:?}");
     }

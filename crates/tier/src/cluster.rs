@@ -129,7 +129,7 @@ impl Cluster {
         let peer = ranks.behind.iter().find(|peer| peer.is_up())?;
         let mut asked = self.to_peer(request);
         asked.fields.push("Cache-Control", b"only-if-cached");
-        let response = peer.fetch(asked).await.ok()?;
+        let response = peer.fetch_soon(asked).await?;
         matches!(response.status, 200 | 206 | 304).then(|| of_peer(response, peer, false))
     }
 

@@ -98,12 +98,20 @@ impl Exchange {
             if !self.may_share() || !entry.is_shared(self.now()) {
                 return self.ask_origin(&entry, head, question).await;
             }
-            if let Ok(_lead) = entry.lead.try_lock() {
+            let lead = entry.leads.of(self.part(&question));
+            if let Ok(_lead) = lead.try_lock() {
                 return self.ask_origin(&entry, head, question).await;
             }
-            drop(entry.lead.lock().await);
+            drop(lead.lock().await);
             has_waited = true;
         }
+    }
+
+    /// The part that the origin is asked for first.
+    fn part(&self, question: &Question) -> u64 {
+        let Some(part_bytes) = self.mount.upstream.part_bytes() else { return 0 };
+        let wanted = self.wanted_of_unknown().filter(|_| question.validation.is_none());
+        wanted.map_or(0, |(first, _)| first / part_bytes)
     }
 
     /// Whether it may wait for another request's response.

@@ -95,7 +95,9 @@ impl Fragmented {
         if let Some(found) = self.find(number).await {
             return Ok(Led::Found(found));
         }
-        let _start = self.activity.start.lock().await;
+        let part_bytes = self.source.mount.upstream.part_bytes();
+        let lock = self.activity.starts.of(part_bytes.map_or(0, |part| position / part));
+        let _start = lock.lock().await;
         // It may have come while this reader waited.
         if let Some(fill) = self.fill_at(position) {
             return Ok(Led::Fill(fill));
@@ -107,7 +109,7 @@ impl Fragmented {
         let next = self.activity.fills().iter().filter_map(|fill| fill.position()).filter(|at| *at > position).min();
         let wanted = end.next_multiple_of(FRAGMENT_BYTES).min(self.length);
         let end = next.map_or(wanted, |next| wanted.min(next.next_multiple_of(FRAGMENT_BYTES)));
-        let end = self.source.mount.upstream.part_bytes().map_or(end, |part| end.min((start / part + 1) * part));
+        let end = part_bytes.map_or(end, |part| end.min((start / part + 1) * part));
         let response = self.fetch_range(start, end).await?;
         Ok(Led::Fill(self.begin(start, end, response)))
     }

@@ -19,6 +19,9 @@ use crate::upstream::{Upstream, UpstreamFailure, UpstreamRequest, UpstreamRespon
 const PATIENCE: Duration = Duration::from_millis(250);
 const ANSWER_TIME: Duration = Duration::from_millis(750);
 
+/// The time in which a peer answers that has something stored.
+const SOON: Duration = Duration::from_millis(500);
+
 /// The pause between two questions to a peer that is down.
 const DOWN_TIME: Duration = Duration::from_secs(1);
 
@@ -90,6 +93,16 @@ impl Peer {
             self.ask(false).await;
         }
         fetched
+    }
+
+    /// Fetches something from it that can be had elsewhere, if it answers soon.
+    pub(crate) async fn fetch_soon(self: &Arc<Self>, request: UpstreamRequest) -> Option<UpstreamResponse> {
+        let fetched = timeout(SOON, self.upstream.fetch(request)).await;
+        if !matches!(fetched, Ok(Ok(_))) {
+            let this = Arc::clone(self);
+            tokio::spawn(async move { this.ask(false).await });
+        }
+        fetched.ok()?.ok()
     }
 
     /// Ends when the peer is down; it is asked now and then.

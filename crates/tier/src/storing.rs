@@ -15,7 +15,7 @@ use crate::entries::InUse;
 use crate::excerpt::Excerpt;
 use crate::exchange::Exchange;
 use crate::fetching::Received;
-use crate::head::{Body, GROUPS_MAX, NAME_BYTES_MAX, Variant};
+use crate::head::{Body, GROUPS_MAX, Head, NAME_BYTES_MAX, Variant};
 use crate::relay::channel;
 use crate::store::FRAGMENT_BYTES;
 use crate::upstream::UpstreamContent;
@@ -117,11 +117,16 @@ impl Exchange {
 
     /// Stores content of known length while it comes.
     async fn store_fragments(&self, entry: &InUse, received: Received, length: u64, first: u64, end: u64) -> Answer {
-        let key = self.new_key();
-        let (variant, fields) = self.variant(&received, Body::Fragments { key, length });
+        let (mut variant, fields) = self.variant(&received, Body::Fragments { key: self.new_key(), length });
+        let _change = entry.change.lock().await;
+        let head = self.shared.load(&self.mount, self.key, &self.name).await;
+        if let Some(known) = head.same_version(&variant) {
+            variant.body = known.clone();
+        }
+        let Body::Fragments { key, .. } = variant.body else { unreachable!("it was made so") };
         let object = self.fragmented(&variant, key);
         object.begin(first, end, received.response);
-        let stored = self.put(entry, variant.clone()).await;
+        let stored = self.put_into(head, variant.clone()).await;
         let outcome = self.outcome(&received.reason, stored);
         self.answer_with(&variant, Some(fields), Content::Fragments(object), outcome)
     }
@@ -207,9 +212,14 @@ impl Exchange {
 
     /// Puts a response into the head of its object.
     async fn put(&self, entry: &InUse, variant: Variant) -> bool {
-        Counters::add(&self.shared.counters.misses, 1);
         let _change = entry.change.lock().await;
-        let mut head = self.shared.load(&self.mount, self.key, &self.name).await;
+        let head = self.shared.load(&self.mount, self.key, &self.name).await;
+        self.put_into(head, variant).await
+    }
+
+    /// Puts a response into this head. The change of the entry is held.
+    async fn put_into(&self, mut head: Head, variant: Variant) -> bool {
+        Counters::add(&self.shared.counters.misses, 1);
         let is_replaced = !head.variants.is_empty();
         if let Some(set) = self.set() {
             set.note(&self.ask.target, variant.response.last_modified());

@@ -351,9 +351,10 @@ impl Outcome {
             text += "interrupted before the end of the list\n";
         }
         let (bytes, seconds) = (display::bytes(*bytes), self.elapsed.as_secs_f64());
+        let plural = if self.done.objects == 1 { "" } else { "s" };
         let written = writeln!(
             text,
-            "{objects} objects, {bytes} in {seconds:.1} s: {fetched} fetched, {hits} were there already, {unstored} not \
+            "{objects} object{plural}, {bytes} in {seconds:.1} s: {fetched} fetched, {hits} were there already, {unstored} not \
              stored; {count} failed"
         );
         written.expect("a string takes everything");
