@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::curl::fetch;
 use crate::machine;
-use crate::process::{ExitedProcess, run_thalweg};
+use crate::process::{ExitedProcess, PATIENCE, run_thalweg, until};
 use crate::server::{Server, Tree};
 
 /// A mirror in front of a tree, with a log.
@@ -84,8 +84,10 @@ fn logs_name_what_was_requested_most() {
         for name in ["text.txt", "data.json", "data.json", "none", "none", "none"] {
             fetch(&[], &format!("{}/{name}", mirror.server.url));
         }
-        mirror.server.process.signal("TERM");
-        let log = fs::read_to_string(mirror.folder.path().join("access.log")).unwrap();
+        let log = until("the log", PATIENCE, || {
+            let log = fs::read_to_string(mirror.folder.path().join("access.log")).ok()?;
+            (log.lines().count() == 6).then_some(log)
+        });
         let other = Mirror::start(format);
         let ended = other.warm(&log, &["--access-log", "--top", "1"]);
         assert!(ended.code == Some(0) && ended.stdout.contains("1 object, 2 B"), "{format}: {ended:?} {log}");

@@ -5,8 +5,8 @@
 //! large object. A peer that does not answer is skipped, and its parts fall to the next ones in
 //! their ranks, each to another one.
 //!
-//! After a change of the servers, the first one in the ranks may not have what the next one has: it
-//! asks that one for what it has stored before it asks the origin.
+//! After a change of the servers, the first one in the ranks may not have what the next one has: so
+//! it asks that one for what it has stored before it asks the origin.
 //!
 //! A request from a peer proves that its sender knows the secret of the cluster, so that no client
 //! can have a server ask the origin for what a peer has. It leads to no other request to a peer than
@@ -29,7 +29,8 @@ pub const PART_BYTES: u64 = 16 << 20;
 /// The field of a request from a peer: its proof that it knows the secret.
 pub const PEER_FIELD: &str = "Thalweg-Peer";
 
-/// The time after a change of the servers in which each of them asks the next one for what it lacks.
+/// The time after a change of the servers in which each of them asks the next one for what it
+/// lacks.
 const SETTLING_TIME: Duration = Duration::from_secs(24 * 3600);
 
 type Fetched = Result<UpstreamResponse, UpstreamFailure>;

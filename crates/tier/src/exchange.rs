@@ -323,7 +323,7 @@ impl Exchange {
             born_s,
             stale_s: born_s + i64::from(freshness.lifetime_seconds),
             cache_status: cache_status.into(),
-            // Fragments that are missing are fetched on behalf of the peer, which is not for others.
+            // For a peer, fragments that are missing come from the origin alone.
             may_be_held: is_plain
                 && !matches!(variant.body, Body::Excerpt(_))
                 && !self.ask.fields.has(PEER_FIELD)

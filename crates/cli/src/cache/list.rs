@@ -1,4 +1,5 @@
-//! What a cache is to be filled with: names, one on a line, or the requests of an access log.
+//! Lists of objects that a cache is to be filled with: names, one on a line, or the requests of an
+//! access log.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read};

@@ -19,7 +19,6 @@ use tokio::time::sleep;
 use url::Url;
 
 use super::list::{Counted, Wanted, read_list};
-use super::pretty;
 use crate::configuration::server_url;
 use crate::exit::{Exit, Failure, remark};
 use crate::interrupt::Interrupt;
@@ -135,7 +134,7 @@ struct Work {
     done: Mutex<Done>,
 }
 
-/// What has been done.
+/// The objects so far.
 #[derive(Clone, Debug, Default)]
 struct Done {
     /// Objects that were read to their ends, of which some were in the cache before.
@@ -207,7 +206,7 @@ impl Work {
         true
     }
 
-    /// Reads an object: what the cache says of it, or why it failed and whether there was a response.
+    /// Reads an object: its state in the cache, or why it failed and whether there was a response.
     async fn fetch(&self, wanted: &Wanted) -> Result<Status, (String, bool)> {
         let group = self.client.of(wanted.host.as_deref()).map_err(|reason| (reason, true))?;
         let request = Request::get(wanted.target.as_str());
@@ -271,7 +270,7 @@ impl Client {
     }
 }
 
-/// What the cache says of an object, by its member of Cache-Status (RFC 9211), which is the last.
+/// The state of an object by the cache's member of Cache-Status (RFC 9211), which is the last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Status {
     Hit,
@@ -371,11 +370,12 @@ impl Outcome {
     fn json(&self) -> Result<String, Failure> {
         let Done { objects, hits, unstored, bytes, failed, failures, .. } = &self.done;
         let failures = failures.iter().map(|(name, reason)| json!({ "name": name, "reason": reason }));
-        pretty(&json!({
+        let document = json!({
             "schema": "thalweg.cache/1", "server": self.server, "objects": objects, "bytes": bytes,
             "fetched": objects - hits - unstored, "hits": hits, "unstored": unstored, "failed": failed,
             "failures": failures.collect::<Vec<_>>(), "seconds": self.elapsed.as_secs_f64(), "complete": self.is_whole,
-        }))
+        });
+        Ok(serde_json::to_string_pretty(&document).map_err(Failure::unreachable)? + "\n")
     }
 }
 

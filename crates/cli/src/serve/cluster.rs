@@ -3,6 +3,7 @@
 //!
 //! A list that cannot be read, or that names no server, changes nothing: the one of before stays.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -17,7 +18,6 @@ use thalweg_origin::{
 use thalweg_tier::{Cluster, Peer, RuntimeHandle, Upstream};
 use url::Url;
 
-use super::tier::OriginFiles;
 use crate::configuration::{ClusterConfig, server_url};
 use crate::exit::Failure;
 
@@ -32,6 +32,9 @@ const SRV_RETRY_TIME: Duration = Duration::from_secs(5);
 
 /// Most servers of a cluster.
 const SERVERS_MAX: usize = 1000;
+
+/// The contents of the files that origins and clusters name: certificates, keys, tokens.
+pub type OriginFiles = BTreeMap<PathBuf, Vec<u8>>;
 
 /// The place of this server in its cluster.
 #[derive(Clone, PartialEq)]

@@ -5,7 +5,6 @@
 //! of which those that stay as they are go on with what they are fetching; the volumes are those of
 //! the start.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,7 +24,7 @@ use thalweg_sys::clock;
 use thalweg_tier::{Answered, Ask, Cluster, ConsistentRule, Mount, Tier, TierConfig, Upstream};
 use url::Url;
 
-use super::cluster::{self, Identity, Membership};
+use super::cluster::{self, Identity, Membership, OriginFiles};
 use crate::configuration::ClusterConfig;
 use crate::exit::{Failure, remark};
 
@@ -40,9 +39,6 @@ pub struct OpenedStore {
     cache: Arc<Cache>,
     files: Vec<Arc<fs::File>>,
 }
-
-/// The contents of the files that origins name: certificates and keys.
-pub type OriginFiles = BTreeMap<PathBuf, Vec<u8>>;
 
 /// The tier of a running server.
 pub struct RunningTier {
