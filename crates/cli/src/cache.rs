@@ -1,5 +1,9 @@
 //! `thalweg cache`: volumes of the disk cache, made, shown, verified and purged. `stat`, `ls`,
-//! `export` and `verify` read alone; none of the commands works on a volume that a server has open.
+//! `export` and `verify` read alone; none of these works on a volume that a server has open. `warm`
+//! fills the cache of a running server.
+
+mod list;
+mod warm;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -32,6 +36,7 @@ pub fn cache(options: &CacheOptions) -> Result<ExitCode, Failure> {
         CacheCommand::Verify(options) => verify(options),
         CacheCommand::Purge(options) => purge(options),
         CacheCommand::Export(options) => export(options),
+        CacheCommand::Warm(options) => warm::warm(options),
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod acme;
 mod check;
+mod cluster;
 mod confinement;
 mod description;
 mod figures;
@@ -86,7 +87,7 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
         // Keys of another version's making leave clients with full handshakes.
         let _ = tls.tickets().import(tickets);
     }
-    let origin_files = tier::read_files(config, &|path| fs::read(path))?;
+    let origin_files = tier::read_files(config, configuration.cluster.as_ref(), &|path| fs::read(path))?;
     acme::prepare(&configuration, identity.account())?;
     let mut confinement = identity.assume()?;
     // The user who serves may have fewer rights.
@@ -101,7 +102,8 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let file_access = file_access(&configuration).map_err(Failure::unreachable)?;
     confinement.confine_files(configuration.sandbox, &file_access)?;
     let mut tier = store.map(RunningTier::start).transpose().map_err(Failure::unreachable)?;
-    let mounts = tier.as_mut().map(|tier| tier.mount(config, &origin_files)).transpose()?;
+    let cluster = configuration.cluster.as_ref();
+    let mounts = tier.as_mut().map(|tier| tier.mount(config, cluster, &origin_files)).transpose()?;
     let running = Server::start_with(config.clone(), listeners, tls, mounts).map_err(refuse)?;
     tier.iter().for_each(|tier| tier.report_to(running.error_log()));
     running.show_certificate(certified.as_ref().map(|certified| certified.state.clone()));
@@ -173,8 +175,9 @@ fn start_acme(
 /// The files that the configuration names by now; none if it cannot be read.
 fn named_files(options: &ServeOptions) -> Vec<PathBuf> {
     let Ok(loaded) = Loaded::read(options, &|path| fs::File::open(path)) else { return Vec::new() };
-    let server = &loaded.configuration.server;
-    ServerTls::files(server).into_iter().chain(tier::named_files(server)).map(Path::to_owned).collect()
+    let Configuration { server, cluster, .. } = &loaded.configuration;
+    let tls = ServerTls::files(server).into_iter().map(Path::to_owned);
+    tls.chain(tier::named_files(server, cluster.as_ref())).collect()
 }
 
 /// The failure of a server that cannot start, with advice. A wrong setting is a usage error; a

@@ -74,6 +74,7 @@ pub use health::Health;
 pub use hyper::Method;
 pub use listing::{Entry, Listing};
 pub use message::{AttemptPolicy, Request};
+pub use network::{Service, look_up_service};
 pub use response::{Note, Response, S3Problem};
 pub use s3::page_entries;
 pub use standing::OriginStatistics;

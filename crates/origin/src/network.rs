@@ -5,6 +5,7 @@ mod dial;
 mod io_error;
 mod link;
 mod resolver;
+mod service;
 mod tls;
 
 use std::time::Duration;
@@ -15,6 +16,7 @@ use url::Url;
 use crate::config::{OriginConfig, Protocol};
 use crate::failure::{Failure, FailureKind, Phase};
 pub(crate) use link::{Connect, Connecting, Link, Spoken};
+pub use service::{Service, look_up_service};
 
 use dial::dial;
 use resolver::Resolver;

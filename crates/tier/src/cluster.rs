@@ -1,101 +1,151 @@
 //! Clusters: servers with the same mounts that fetch each part of an object from the origin once.
 //!
-//! Rendezvous hashing ranks the nodes for each part of 16 MiB. The first one that answers has it
-//! from the origin; the others get it from that node, and do not store it if it is a part of a
-//! large object. A node that does not answer is skipped, and its parts fall to the next ones in
+//! Rendezvous hashing ranks the servers for each part of 16 MiB. The first one that answers has it
+//! from the origin; the others get it from that server, and do not store it if it is a part of a
+//! large object. A peer that does not answer is skipped, and its parts fall to the next ones in
 //! their ranks, each to another one.
+//!
+//! After a change of the servers, the first one in the ranks may not have what the next one has: so
+//! it asks that one for what it has stored before it asks the origin.
+//!
+//! A request from a peer proves that its sender knows the secret of the cluster, so that no client
+//! can have a server ask the origin for what a peer has. It leads to no other request to a peer than
+//! the one for what that has stored, which leads to none at all: so there are no loops.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
+use bytes::Bytes;
 use thalweg_cache::Key;
-use thalweg_caching::FieldLines;
+use thalweg_caching::{FieldLines, StoredFields};
+use tokio::time::Instant;
 
-use crate::shared::Clock;
-use crate::upstream::{BoxFuture, Upstream, UpstreamFailure, UpstreamRequest, UpstreamResponse};
+use crate::peer::Peer;
+use crate::upstream::{BoxFuture, Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse};
 
-/// Bytes of the parts that nodes share an object out by: a whole number of fragments.
+/// Bytes of the parts that servers share an object out by: a whole number of fragments.
 pub const PART_BYTES: u64 = 16 << 20;
 
-/// The field by which a node tells another one its name. A request with it goes to the origin.
+/// The field of a request from a peer: its proof that it knows the secret.
 pub const PEER_FIELD: &str = "Thalweg-Peer";
 
-/// The seconds for which a node that did not answer is skipped at first, and at most.
-const SKIPPED_S: (i64, i64) = (1, 30);
+/// The time after a change of the servers in which each of them asks the next one for what it
+/// lacks.
+const SETTLING_TIME: Duration = Duration::from_secs(24 * 3600);
+
+type Fetched = Result<UpstreamResponse, UpstreamFailure>;
 
 /// A cluster, as an upstream in front of the origins of a mount.
 pub struct Cluster {
-    /// The mount's name, the same on all nodes.
-    pub mount: Box<str>,
-    /// All nodes, in whatever order.
-    pub nodes: Vec<Node>,
-    /// The mount's origins.
-    pub origin: Arc<dyn Upstream>,
-    /// The time.
-    pub clock: Clock,
+    mount: Box<str>,
+    own_name: Box<str>,
+    secret: Box<[u8]>,
+    origin: Arc<dyn Upstream>,
+    peers: RwLock<Arc<[Arc<Peer>]>>,
+    changed: Mutex<Instant>,
 }
 
-/// A node of a cluster.
-pub struct Node {
-    name: Box<str>,
-    /// `None` for this node itself.
-    upstream: Option<Arc<dyn Upstream>>,
-    skipped_until: AtomicI64,
-    failures: AtomicU32,
-}
-
-impl Node {
-    /// A node; `upstream` sends requests to its mount, and is `None` for this node itself. Names
-    /// are the same on all nodes.
-    pub fn new(name: impl Into<Box<str>>, upstream: Option<Arc<dyn Upstream>>) -> Self {
-        Self { name: name.into(), upstream, skipped_until: AtomicI64::new(0), failures: AtomicU32::new(0) }
-    }
-
-    fn note(&self, is_up: bool, now: i64) {
-        if is_up {
-            self.failures.store(0, Ordering::Relaxed);
-            return;
-        }
-        let failures = self.failures.fetch_add(1, Ordering::Relaxed).min(5);
-        self.skipped_until.store(now + (SKIPPED_S.0 << failures).min(SKIPPED_S.1), Ordering::Relaxed);
-    }
+/// The peers that are ranked before this server for a part, and those behind it.
+struct Ranks {
+    before: Vec<Arc<Peer>>,
+    behind: Vec<Arc<Peer>>,
 }
 
 impl Cluster {
-    /// The nodes for a part, the first one first.
-    fn ranked(&self, target: &str, part: u64) -> Vec<&Node> {
-        let score = |node: &&Node| Key::of(format!("{}\0{target}\0{part}\0{}", self.mount, node.name).as_bytes());
-        let mut nodes: Vec<&Node> = self.nodes.iter().collect();
-        nodes.sort_by_cached_key(score);
-        nodes
+    /// A cluster of this server alone. The name of the mount, the secret, and the names of servers
+    /// are the same everywhere.
+    pub fn new(mount: &str, own_name: &str, secret: &[u8], origin: Arc<dyn Upstream>) -> Self {
+        let peers = RwLock::new(Arc::from([]));
+        let changed = Mutex::new(Instant::now());
+        Self { mount: mount.into(), own_name: own_name.into(), secret: secret.into(), origin, peers, changed }
     }
 
-    fn own_name(&self) -> &str {
-        self.nodes.iter().find(|node| node.upstream.is_none()).map_or("", |node| &node.name)
+    /// Sets the other servers. Requests under way go on with those that they have asked.
+    pub fn set_peers(&self, peers: Vec<Arc<Peer>>) {
+        *self.peers.write().unwrap_or_else(PoisonError::into_inner) = peers.into();
+        *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    async fn fetch_ranked(&self, request: UpstreamRequest) -> Result<UpstreamResponse, UpstreamFailure> {
-        let part = first_byte(&request) / PART_BYTES;
-        for node in self.ranked(&request.target, part) {
-            let Some(upstream) = &node.upstream else { break };
-            let now = (self.clock)();
-            if node.skipped_until.load(Ordering::Relaxed) > now {
+    /// The other servers.
+    pub fn peers(&self) -> Arc<[Arc<Peer>]> {
+        Arc::clone(&self.peers.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The peers by their ranks for a part.
+    fn ranks(&self, target: &str, part: u64) -> Ranks {
+        let score = |name: &str| Key::of(format!("{}\0{target}\0{part}\0{name}", self.mount).as_bytes());
+        let own = score(&self.own_name);
+        let peers = self.peers();
+        let mut scored: Vec<_> = peers.iter().map(|peer| (score(peer.name()), Arc::clone(peer))).collect();
+        scored.sort_by_key(|(score, _)| *score);
+        let at = scored.partition_point(|(score, _)| *score < own);
+        let behind = scored.split_off(at).into_iter().map(|(_, peer)| peer).collect();
+        Ranks { before: scored.into_iter().map(|(_, peer)| peer).collect(), behind }
+    }
+
+    /// Whether a server may lack what others have from the time before a change: of the list, or
+    /// of a peer that was down.
+    fn has_changed_lately(&self) -> bool {
+        let changed = *self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_recent = |at: Instant| at.elapsed() < SETTLING_TIME;
+        is_recent(changed) || self.peers().iter().any(|peer| peer.changed().is_some_and(is_recent))
+    }
+
+    /// The value of the field with which a request for this target comes from a peer. It is of no
+    /// use for another one.
+    fn proof(&self, target: &str) -> String {
+        let secret = Key::of(&self.secret);
+        Key::of(&[&secret.0[..], self.mount.as_bytes(), b"\0", target.as_bytes()].concat()).to_string()
+    }
+
+    async fn fetch_ranked(&self, request: UpstreamRequest, is_for_peer: bool) -> Fetched {
+        let ranks = self.ranks(&request.target, first_byte(&request) / PART_BYTES);
+        let before = if is_for_peer { &[][..] } else { &ranks.before };
+        for peer in before {
+            if !peer.is_up() {
                 continue;
             }
-            let mut asked = request.clone();
-            asked.fields.push(PEER_FIELD, self.own_name().as_bytes());
-            // A peer's own failure to reach the origin is no answer: this node tries it by itself.
-            match upstream.fetch(asked).await {
-                Ok(response) if !matches!(response.status, 502..=504) => {
-                    node.note(true, now);
-                    return Ok(UpstreamResponse { is_peers: true, ..response });
-                }
-                Ok(_) => break,
-                Err(_) => node.note(false, (self.clock)()),
+            match peer.fetch(self.to_peer(&request)).await {
+                // A peer's own failure to reach the origin is no answer: this server tries it by
+                // itself.
+                Ok(response) if matches!(response.status, 502..=504) => break,
+                Ok(response) => return Ok(of_peer(response, peer, true)),
+                // The peer is there, and has no answer to this request.
+                Err(_) if peer.is_up() => break,
+                Err(_) => {}
             }
+        }
+        if let Some(response) = self.fetch_stored(&request, &ranks).await {
+            return Ok(response);
         }
         self.origin.fetch(request).await
     }
+
+    /// A response that the next peer has stored, which is then stored here.
+    async fn fetch_stored(&self, request: &UpstreamRequest, ranks: &Ranks) -> Option<UpstreamResponse> {
+        let is_for_caches = request.fields.has("cache-control") || request.fields.has("pragma");
+        if is_for_caches || !self.has_changed_lately() {
+            return None;
+        }
+        let peer = ranks.behind.iter().find(|peer| peer.is_up())?;
+        let mut asked = self.to_peer(request);
+        asked.fields.push("Cache-Control", b"only-if-cached");
+        let response = peer.fetch_soon(asked).await?;
+        matches!(response.status, 200 | 206 | 304).then(|| of_peer(response, peer, false))
+    }
+
+    /// A request as it goes to a peer.
+    fn to_peer(&self, request: &UpstreamRequest) -> UpstreamRequest {
+        let mut asked = request.clone();
+        asked.fields.push(PEER_FIELD, self.proof(&request.target).as_bytes());
+        asked
+    }
+}
+
+/// A response from a peer, which has it, or had it.
+fn of_peer(response: UpstreamResponse, peer: &Arc<Peer>, is_peers: bool) -> UpstreamResponse {
+    let content = Box::new(PeerContent { content: response.content, peer: Arc::clone(peer) });
+    UpstreamResponse { is_peers, content, ..response }
 }
 
 impl Upstream for Cluster {
@@ -103,15 +153,42 @@ impl Upstream for Cluster {
         Box::pin(async move {
             let is_for_peer = request.fields.has(PEER_FIELD);
             request.fields.remove(PEER_FIELD);
-            if is_for_peer || &*request.method != "GET" {
+            if &*request.method != "GET" {
                 return self.origin.fetch(request).await;
             }
-            self.fetch_ranked(request).await
+            self.fetch_ranked(request, is_for_peer).await
         })
     }
 
     fn part_bytes(&self) -> Option<u64> {
         Some(PART_BYTES)
+    }
+
+    fn refusal(&self, target: &str, fields: &StoredFields) -> Option<UpstreamFailure> {
+        let given = fields.first(PEER_FIELD)?;
+        let proof = self.proof(target);
+        let differing = given.iter().zip(proof.as_bytes()).fold(0, |all, (given, byte)| all | (given ^ byte));
+        let is_right = given.len() == proof.len() && differing == 0;
+        let reason = "the request has the field of a peer, and does not prove that it has the cluster's token";
+        (!is_right).then(|| UpstreamFailure { status: 502, reason: reason.into() })
+    }
+}
+
+/// Content from a peer, which breaks off if the peer does.
+struct PeerContent {
+    content: Box<dyn UpstreamContent>,
+    peer: Arc<Peer>,
+}
+
+impl UpstreamContent for PeerContent {
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Arc<str>>>> {
+        Box::pin(async {
+            tokio::select! {
+                biased;
+                piece = self.content.next() => piece,
+                () = self.peer.lost() => Some(Err(format!("the peer {} does not answer", self.peer.name()).into())),
+            }
+        })
     }
 }
 

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use foldhash::quality::RandomState;
 use thalweg_cache::Key;
 
+use crate::activity::PartLocks;
+
 /// The seconds for which requests for an object are not collapsed after a response that could not
 /// be stored, and after a failure: each would wait for the one before it in vain.
 const NOT_STORED_S: i64 = 10;
@@ -20,8 +22,8 @@ pub(crate) struct Entries(Mutex<HashMap<Key, Arc<Entry>, RandomState>>);
 /// An object that requests are busy with.
 #[derive(Default)]
 pub(crate) struct Entry {
-    /// Held by the request that asks the origin, until others can use what it has got.
-    pub(crate) lead: tokio::sync::Mutex<()>,
+    /// Held by the request that asks the origin for a part, until others can use what it has got.
+    pub(crate) leads: PartLocks,
     /// Held while the head is read, changed and written.
     pub(crate) change: tokio::sync::Mutex<()>,
     /// Whether it is validated beside the requests that got a stale response.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use bytes::Bytes;
 use thalweg_cache::Key;
 use thalweg_caching::{
     CacheRequest, CacheStatus, Decision, Fallback, FieldLines, ForwardReason, Outcome, RequestDirectives, StoredFields,
@@ -13,12 +14,14 @@ use thalweg_wire::range::{RangeSet, RangeSpec};
 
 use crate::answer::{Answer, Content, Failure, Object, Relay, Response};
 use crate::ask::Ask;
+use crate::cluster::PEER_FIELD;
 use crate::counters::Counters;
 use crate::entries::InUse;
 use crate::fragmented::{Fragmented, Led, Source, without_conditions};
 use crate::head::{Body, Head, Variant};
 use crate::mounted::Mounted;
 use crate::shared::Shared;
+use crate::store::FRAGMENT_BYTES;
 
 /// A request under way.
 #[derive(Clone)]
@@ -105,12 +108,20 @@ impl Exchange {
             if !self.may_share() || !entry.is_shared(self.now()) {
                 return self.ask_origin(&entry, head, question).await;
             }
-            if let Ok(_lead) = entry.lead.try_lock() {
+            let lead = entry.leads.of(self.part(&question));
+            if let Ok(_lead) = lead.try_lock() {
                 return self.ask_origin(&entry, head, question).await;
             }
-            drop(entry.lead.lock().await);
+            drop(lead.lock().await);
             has_waited = true;
         }
+    }
+
+    /// The part that the origin is asked for first.
+    fn part(&self, question: &Question) -> u64 {
+        let Some(part_bytes) = self.mount.upstream.part_bytes() else { return 0 };
+        let wanted = self.wanted_of_unknown().filter(|_| question.validation.is_none());
+        wanted.map_or(0, |(first, _)| first / part_bytes)
     }
 
     /// Whether it may wait for another request's response.
@@ -145,21 +156,13 @@ impl Exchange {
             Decision::Fetch { reason, fallback } => {
                 (0, &counters.hits, Some(Question { validation: None, reason, fallback }))
             }
-            Decision::GatewayTimeout => {
-                let status = CacheStatus {
-                    outcome: Outcome::Hit,
-                    ttl_seconds: None,
-                    key: None,
-                    detail: Some("nothing is stored"),
-                };
-                let cache_status = status.value(&self.shared.name).into();
-                self.count(|counters| &counters.failed);
-                let reason = "the client wants a stored response, and none can be used".into();
-                return Step::Answer(Answer::Failed(Failure { status: 504, reason, cache_status }));
-            }
+            Decision::GatewayTimeout => return Step::Answer(self.nothing_stored()),
         };
         if let Some(question) = question {
             return Step::Ask(question);
+        }
+        if self.directives.only_if_cached && !self.has_stored(&head.variants[index]).await {
+            return Step::Answer(self.nothing_stored());
         }
         match self.answer_from_store(&head.variants[index], Outcome::Hit).await {
             Some(answer) => {
@@ -169,6 +172,40 @@ impl Exchange {
             // The store has lost the bytes that are wanted, and the origin has others.
             None => Step::Ask(Question { validation: None, reason: ForwardReason::Partial, fallback: None }),
         }
+    }
+
+    /// The answer to a client that wants nothing else than a stored response.
+    fn nothing_stored(&self) -> Answer {
+        let status =
+            CacheStatus { outcome: Outcome::Hit, ttl_seconds: None, key: None, detail: Some("nothing is stored") };
+        let cache_status = status.value(&self.shared.name);
+        if self.ask.fields.has(PEER_FIELD) {
+            // It is a question of a peer, and no failure.
+            let mut fields = StoredFields::default();
+            fields.push("Cache-Status", cache_status.as_bytes());
+            return Answer::Response(Response {
+                status: 504,
+                fields,
+                length: Some(0),
+                content: Relay::Memory(Bytes::new()),
+            });
+        }
+        self.count(|counters| &counters.failed);
+        let reason = "the client wants a stored response, and none can be used".into();
+        Answer::Failed(Failure { status: 504, reason, cache_status: cache_status.into() })
+    }
+
+    /// Whether the store has all bytes that the client wants first.
+    async fn has_stored(&self, variant: &Variant) -> bool {
+        let Body::Fragments { key, length } = &variant.body else { return true };
+        let (first, end) = self.wanted(*length);
+        let object = self.fragmented(variant, *key);
+        for number in first / FRAGMENT_BYTES..end.div_ceil(FRAGMENT_BYTES) {
+            if object.find(number as u32).await.is_none() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Validates a response that was used stale, unless that is under way.
@@ -299,8 +336,10 @@ impl Exchange {
             born_s,
             stale_s: born_s + i64::from(freshness.lifetime_seconds),
             cache_status: cache_status.into(),
+            // For a peer, fragments that are missing come from the origin alone.
             may_be_held: is_plain
                 && !matches!(variant.body, Body::Excerpt(_))
+                && !self.ask.fields.has(PEER_FIELD)
                 && !freshness.always_validate
                 && freshness.is_fresh(now),
         })

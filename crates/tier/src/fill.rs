@@ -7,6 +7,7 @@
 //! fill waits for its fastest reader; without any reader, it ends.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -57,7 +58,7 @@ pub(crate) struct Fill {
     /// The first byte of the object that it does not fetch.
     end: u64,
     /// Whether the store gets it.
-    is_stored: bool,
+    is_stored: AtomicBool,
 }
 
 struct State {
@@ -138,7 +139,7 @@ impl Fill {
             outcome: None,
             waiters: Vec::new(),
         };
-        Self { state: Mutex::new(state), wanted: Notify::new(), end, is_stored }
+        Self { state: Mutex::new(state), wanted: Notify::new(), end, is_stored: AtomicBool::new(is_stored) }
     }
 
     /// Whether it will have a byte soon: within this many fragments.
@@ -212,7 +213,11 @@ impl Fill {
                 return Outcome::Failed(reason);
             }
             match object.fetch(position, self.end).await {
-                Ok(rest) => content = rest.content,
+                Ok(rest) => {
+                    // The peer that began it does not have the rest.
+                    self.is_stored.fetch_or(!rest.is_peers, Ordering::Relaxed);
+                    content = rest.content;
+                }
                 Err(failed) => {
                     return Outcome::Failed(format!("{reason}; going on at byte {position}: {failed}").into());
                 }
@@ -278,7 +283,8 @@ impl Fill {
         // The last fragment of a range that does not reach the end of the object may be a part of
         // one, which is no fragment.
         let is_fragment = fragment.len() as u64 == object.fragment_bytes(number);
-        let is_stored = self.is_stored && is_fragment && object.append(number, fragment.clone()).await;
+        let is_stored =
+            self.is_stored.load(Ordering::Relaxed) && is_fragment && object.append(number, fragment.clone()).await;
         let waiters = {
             let mut state = self.state();
             state.number = number + 1;

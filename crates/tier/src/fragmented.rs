@@ -17,8 +17,11 @@ use crate::store::{FRAGMENT_BYTES, Found};
 use crate::upstream::{BoxFuture, UpstreamRequest, UpstreamResponse};
 
 /// A reader waits for a fill that is at most so many fragments behind it, and begins another one
-/// otherwise.
+/// otherwise. In a cluster it waits for any fill of the same part.
 const AHEAD_MAX: u32 = 4;
+
+/// So many fragments behind the wanted one are looked up, so that what is stored is not fetched.
+const LOOKED_UP_MAX: u64 = 64;
 
 /// An object in fragments.
 pub(crate) struct Fragmented {
@@ -77,7 +80,9 @@ impl Fragmented {
 
     /// A fill that has a byte, or will have it soon.
     pub(crate) fn fill_at(&self, position: u64) -> Option<Arc<Fill>> {
-        self.activity.fills().iter().find(|fill| fill.covers(position, AHEAD_MAX)).cloned()
+        let of_part = self.source.mount.upstream.part_bytes().map(|part| (part / FRAGMENT_BYTES) as u32);
+        let ahead = of_part.unwrap_or(AHEAD_MAX);
+        self.activity.fills().iter().find(|fill| fill.covers(position, ahead)).cloned()
     }
 
     /// Begins a fill with content that begins at `position`, where a fragment does.
@@ -100,7 +105,9 @@ impl Fragmented {
         if let Some(found) = self.find(number).await {
             return Ok(Led::Found(found));
         }
-        let _start = self.activity.start.lock().await;
+        let part_bytes = self.source.mount.upstream.part_bytes();
+        let lock = self.activity.starts.of(part_bytes.map_or(0, |part| position / part));
+        let _start = lock.lock().await;
         // It may have come while this reader waited.
         if let Some(fill) = self.fill_at(position) {
             return Ok(Led::Fill(fill));
@@ -112,9 +119,21 @@ impl Fragmented {
         let next = self.activity.fills().iter().filter_map(|fill| fill.position()).filter(|at| *at > position).min();
         let wanted = end.next_multiple_of(FRAGMENT_BYTES).min(self.length);
         let end = next.map_or(wanted, |next| wanted.min(next.next_multiple_of(FRAGMENT_BYTES)));
-        let end = self.source.mount.upstream.part_bytes().map_or(end, |part| end.min((start / part + 1) * part));
+        let end = part_bytes.map_or(end, |part| end.min((start / part + 1) * part));
+        let end = self.first_stored(number, end).await.unwrap_or(end);
         let response = self.fetch_range(start, end).await?;
         Ok(Led::Fill(self.begin(start, end, response)))
+    }
+
+    /// The offset of the first fragment behind this one, and before `end`, that the store has.
+    async fn first_stored(&self, number: u32, end: u64) -> Option<u64> {
+        let numbers = u64::from(number) + 1..end.div_ceil(FRAGMENT_BYTES);
+        for number in numbers.take(LOOKED_UP_MAX as usize) {
+            if self.find(number as u32).await.is_some() {
+                return Some(number * FRAGMENT_BYTES);
+            }
+        }
+        None
     }
 
     /// A whole fragment that is in the store.

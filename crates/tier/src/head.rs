@@ -94,6 +94,18 @@ impl Head {
         self.variants.push(Arc::new(variant));
     }
 
+    /// The fragments of a stored response of the same version, to which those of a new one belong.
+    pub(crate) fn same_version(&self, variant: &Variant) -> Option<&Body> {
+        let (new, length) = (&variant.response, variant.body.length());
+        let version = new.version(length)?;
+        let known = self.variants.iter().find(|other| {
+            let old = &other.response;
+            let is_same = old.vary == new.vary && old.key == new.key && other.body.length() == length;
+            is_same && old.version(length).as_ref() == Some(&version)
+        })?;
+        matches!(known.body, Body::Fragments { .. }).then_some(&known.body)
+    }
+
     /// Makes responses stale that came, or were validated, before a second.
     pub(crate) fn invalidate_before(&mut self, second: i64) {
         for variant in self.variants.iter_mut().filter(|variant| variant.response.times.response < second) {

@@ -15,7 +15,7 @@
 //! | `upstream`, `mount` | origins as the tier sees them, and the places that they answer for |
 //! | `mounted` | mounts with their counts |
 //! | `origins` | groups of origins as one upstream |
-//! | `cluster` | servers that share the fetching from an origin |
+//! | `peer`, `cluster` | servers that share the fetching from an origin |
 //! | `tier`, `shared`, `counters` | the threads, and what their tasks share |
 //! | `exchange`, `fetching`, `storing` | one request: what is stored, asked and kept |
 //! | `consistent`, `validating` | objects that are validated together |
@@ -45,6 +45,7 @@ mod memory;
 mod mount;
 mod mounted;
 mod origins;
+mod peer;
 mod purge;
 mod purging;
 mod reader;
@@ -59,13 +60,15 @@ mod wake;
 
 pub use answer::{Answer, BodyPiece, Content, Failure, Fragments, Object, Reader, Relay, Response};
 pub use ask::{Answered, Ask};
-pub use cluster::{Cluster, Node, PART_BYTES, PEER_FIELD};
+pub use cluster::{Cluster, PART_BYTES, PEER_FIELD};
 pub use consistent::ConsistentRule;
 pub use counters::Counts;
 pub use memory::memory_cache;
 pub use mount::Mount;
+pub use peer::Peer;
 pub use purge::{Purge, PurgeKind};
 pub use shared::{Clock, Log};
 pub use tier::{Tier, TierConfig};
+pub use tokio::runtime::Handle as RuntimeHandle;
 pub use upstream::{BoxFuture, Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse};
 pub use wake::Wake;

@@ -15,7 +15,7 @@ use crate::excerpt::Excerpt;
 use crate::exchange::Exchange;
 use crate::fetching::Received;
 use crate::head::{Body, GROUPS_MAX, Head, NAME_BYTES_MAX, Variant};
-use crate::purge::PurgeKind;
+use crate::purge::{Latest, PurgeKind};
 use crate::relay::channel;
 use crate::store::FRAGMENT_BYTES;
 use crate::upstream::UpstreamContent;
@@ -118,11 +118,18 @@ impl Exchange {
     /// Stores content of known length while it comes.
     async fn store_fragments(&self, entry: &InUse, received: Received, length: u64, first: u64, end: u64) -> Answer {
         self.count(|counters| &counters.misses);
-        let key = self.new_key();
-        let (variant, fields) = self.variant(&received, Body::Fragments { key, length });
+        let purges = received.purges;
+        let (mut variant, fields) = self.variant(&received, Body::Fragments { key: self.new_key(), length });
+        let _change = entry.change.lock().await;
+        let latest = self.shared.purges.hold().await;
+        let head = self.current_head(&latest).await;
+        if let Some(known) = head.same_version(&variant) {
+            variant.body = known.clone();
+        }
+        let Body::Fragments { key, .. } = variant.body else { unreachable!("it was made so") };
         let object = self.fragmented(&variant, key);
         object.begin(first, end, received.response);
-        let stored = self.put(entry, variant.clone(), received.purges).await;
+        let stored = self.put_into((head, &latest), variant.clone(), purges).await;
         let outcome = self.outcome(&received.reason, stored);
         self.answer_with(&variant, Some(fields), Content::Fragments(object), outcome)
     }
@@ -208,18 +215,29 @@ impl Exchange {
     }
 
     /// Puts a response into the head of its object, which was asked for when there had been so many
-    /// purges. One that was purged since is not stored, or is stale from the start.
-    async fn put(&self, entry: &InUse, mut variant: Variant, purges: u64) -> bool {
+    /// purges.
+    async fn put(&self, entry: &InUse, variant: Variant, purges: u64) -> bool {
         let _change = entry.change.lock().await;
         let latest = self.shared.purges.hold().await;
+        let head = self.current_head(&latest).await;
+        self.put_into((head, &latest), variant, purges).await
+    }
+
+    /// The stored head, as far as no purge that is under way covers it.
+    async fn current_head(&self, latest: &Latest<'_>) -> Head {
         let mut head = self.shared.load(&self.mount, self.key, &self.name).await;
-        let groups_of = |head: &Head| head.groups(&self.mount).unwrap_or_default();
-        match latest.under_way((self.key, &self.name, &groups_of(&head))) {
+        match latest.under_way((self.key, &self.name, &head.groups(&self.mount).unwrap_or_default())) {
             Some(PurgeKind::Hard) => head = Head::default(),
             Some(PurgeKind::Soft) => head.invalidate_before(i64::MAX),
             None => {}
         }
-        let own_groups = groups_of(&Head { variants: vec![Arc::new(variant.clone())] });
+        head
+    }
+
+    /// Puts a response into this head. One that was purged since it was asked for is not stored, or
+    /// is stale from the start. The change of the entry is held.
+    async fn put_into(&self, (mut head, latest): (Head, &Latest<'_>), mut variant: Variant, purges: u64) -> bool {
+        let own_groups = Head { variants: vec![Arc::new(variant.clone())] }.groups(&self.mount).unwrap_or_default();
         match latest.since(purges, (self.key, &self.name, &own_groups)) {
             Some(PurgeKind::Hard) => return false,
             Some(PurgeKind::Soft) => variant = variant.invalidated(),

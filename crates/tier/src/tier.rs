@@ -20,6 +20,7 @@ use crate::mounted::Mounted;
 use crate::purge::{Purge, PurgeKind, PurgeLog};
 use crate::shared::{Clock, Log, Shared};
 use crate::store::Store;
+use crate::upstream::UpstreamFailure;
 
 /// How often tables are tidied.
 const UPKEEP_TIME: Duration = Duration::from_secs(5);
@@ -93,9 +94,14 @@ impl Tier {
     pub fn ask(&self, ask: Ask, answered: Answered) {
         let shared = Arc::clone(&self.shared);
         self.shared.runtime.spawn(async move {
-            let answer = match shared.mount(ask.mount) {
-                Some(mount) => Exchange::new(shared, mount, ask).answer().await,
-                None => Answer::Failed(Failure {
+            let mount = shared.mount(ask.mount);
+            let refusal = mount.as_ref().and_then(|mount| mount.upstream.refusal(&ask.target, &ask.fields));
+            let answer = match (mount, refusal) {
+                (Some(mount), None) => Exchange::new(shared, mount, ask).answer().await,
+                (_, Some(UpstreamFailure { status, reason })) => {
+                    Answer::Failed(Failure { status, reason, cache_status: shared.name.clone() })
+                }
+                (None, None) => Answer::Failed(Failure {
                     status: 502,
                     reason: format!("there is no mount with the number {}", ask.mount).into(),
                     cache_status: shared.name.clone(),

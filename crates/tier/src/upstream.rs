@@ -20,6 +20,12 @@ pub trait Upstream: Send + Sync {
     fn part_bytes(&self) -> Option<u64> {
         None
     }
+
+    /// Why a request is not answered at all, whatever is stored; `None` if it is.
+    fn refusal(&self, target: &str, fields: &StoredFields) -> Option<UpstreamFailure> {
+        let _ = (target, fields);
+        None
+    }
 }
 
 /// A request to an origin.

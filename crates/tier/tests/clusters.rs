@@ -6,13 +6,14 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use bytes::Bytes;
-use support::{Origin, Original, Stage, bytes, now, pattern, read};
+use support::{Origin, Original, PATIENCE, Stage, bytes, pattern, read};
 use thalweg_caching::{FieldLines, StoredFields};
 use thalweg_tier::{
-    Answer, Ask, BoxFuture, Cluster, Content, Node, Object, Relay, Tier, Upstream, UpstreamContent, UpstreamFailure,
-    UpstreamRequest, UpstreamResponse,
+    Answer, Ask, BoxFuture, Cluster, Content, Object, PART_BYTES, PEER_FIELD, Peer, Relay, Tier, Upstream,
+    UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse,
 };
 use thalweg_wire::range::RangeSet;
 
@@ -21,9 +22,11 @@ const MEBIBYTE: usize = 1 << 20;
 
 /// Another tier, as its server answers for it.
 #[derive(Clone, Default)]
-struct Peer {
+struct Other {
     tier: Arc<OnceLock<Arc<Tier>>>,
     is_dead: Arc<AtomicBool>,
+    /// It answers nothing, and refuses nothing.
+    hangs: Arc<AtomicBool>,
 }
 
 struct Whole(Option<Bytes>);
@@ -35,11 +38,18 @@ impl UpstreamContent for Whole {
     }
 }
 
-impl Upstream for Peer {
+impl Upstream for Other {
     fn fetch(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>> {
         Box::pin(async move {
             if self.is_dead.load(Ordering::Relaxed) {
                 return Err(UpstreamFailure { status: 502, reason: "it is dead".into() });
+            }
+            while self.hangs.load(Ordering::Relaxed) {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+            if &*request.method == "OPTIONS" {
+                let (status, fields, content) = (204, StoredFields::default(), Box::new(Whole(None)));
+                return Ok(UpstreamResponse { status, fields, length: None, content, is_peers: false });
             }
             let tier = Arc::clone(self.tier.get().expect("all have begun"));
             let answered = tokio::task::spawn_blocking(move || answer(&tier, request));
@@ -77,38 +87,51 @@ fn answer(tier: &Tier, request: UpstreamRequest) -> UpstreamResponse {
             let (status, fields, length) = (response.status, response.fields, Some(content.len() as u64));
             UpstreamResponse { status, fields, length, content: Box::new(Whole(Some(content))), is_peers: false }
         }
-        Answer::Failed(failure) => panic!("{failure:?}"),
+        Answer::Failed(failure) => {
+            let (status, fields, content) = (failure.status, StoredFields::default(), Box::new(Whole(None)));
+            UpstreamResponse { status, fields, length: None, content, is_peers: false }
+        }
     }
 }
 
 struct Nodes {
     origin: Arc<Origin>,
     stages: Vec<Stage>,
-    peers: Vec<Peer>,
+    clusters: Vec<Arc<Cluster>>,
+    others: Vec<Other>,
+}
+
+impl Nodes {
+    /// Makes `members` the list of each server.
+    fn set(&self, members: &[usize]) {
+        for (own, cluster) in self.clusters.iter().enumerate() {
+            let known = cluster.peers();
+            let peers = members.iter().filter(|number| **number != own).map(|number| {
+                let name = format!("node{number}");
+                let other = Arc::new(self.others[*number].clone());
+                let known = known.iter().find(|peer| peer.name() == name).cloned();
+                known.unwrap_or_else(|| Arc::new(Peer::new(name, other.clone(), other)))
+            });
+            cluster.set_peers(peers.collect());
+        }
+    }
 }
 
 fn nodes() -> Nodes {
     let origin = Arc::new(Origin::default());
-    let peers = vec![Peer::default(); NODES].into_iter().map(|_| Peer::default()).collect::<Vec<_>>();
-    let stages: Vec<Stage> = (0..NODES)
-        .map(|own| {
-            let node = |number: usize| {
-                let upstream = (number != own).then(|| Arc::new(peers[number].clone()) as Arc<dyn Upstream>);
-                Node::new(format!("node{number}"), upstream)
-            };
-            let upstream = Cluster {
-                mount: "m".into(),
-                nodes: (0..NODES).map(node).collect(),
-                origin: Arc::clone(&origin) as Arc<dyn Upstream>,
-                clock: now,
-            };
-            Stage::before(Arc::new(upstream), Arc::clone(&origin))
-        })
+    let others: Vec<Other> = (0..NODES).map(|_| Other::default()).collect();
+    let upstream = Arc::clone(&origin) as Arc<dyn Upstream>;
+    let clusters: Vec<_> = (0..NODES)
+        .map(|own| Arc::new(Cluster::new("m", &format!("node{own}"), b"secret", Arc::clone(&upstream))))
         .collect();
-    for (peer, stage) in peers.iter().zip(&stages) {
-        assert!(peer.tier.set(Arc::clone(&stage.tier)).is_ok());
+    let stage = |cluster: &Arc<Cluster>| Stage::before(Arc::clone(cluster) as Arc<dyn Upstream>, Arc::clone(&origin));
+    let stages: Vec<Stage> = clusters.iter().map(stage).collect();
+    for (other, stage) in others.iter().zip(&stages) {
+        assert!(other.tier.set(Arc::clone(&stage.tier)).is_ok());
     }
-    Nodes { origin, stages, peers }
+    let nodes = Nodes { origin, stages, clusters, others };
+    nodes.set(&[0, 1, 2, 3]);
+    nodes
 }
 
 const LINES: [(&str, &str); 2] = [("Cache-Control", "max-age=3600"), ("ETag", "\"one\"")];
@@ -135,9 +158,55 @@ fn each_part_is_fetched_from_the_origin_once() {
 }
 
 #[test]
+fn nodes_that_want_one_another_s_parts_at_once_do_not_wait_in_a_circle() {
+    const PARTS: usize = 3;
+    let nodes = nodes();
+    for object in 0..6 {
+        let (target, content) = (format!("/big{object}"), pattern(PARTS * PART_BYTES as usize, object));
+        nodes.origin.put(&target, Original::new(&LINES, content.clone()));
+        let before = nodes.origin.count();
+        let range = |part: usize| part * PART_BYTES as usize..(part + 1) * PART_BYTES as usize;
+        std::thread::scope(|scope| {
+            for (stage, part) in nodes.stages.iter().flat_map(|stage| (0..PARTS).map(move |part| (stage, part))) {
+                let (target, expected) = (&target, content.slice(range(part)));
+                scope.spawn(move || {
+                    let value = format!("bytes={}-{}", range(part).start, range(part).end - 1);
+                    let Answer::Object(object) = stage.ask("GET", target, &[("Range", &value)]) else { panic!() };
+                    let Content::Fragments(fragments) = object.content else { panic!() };
+                    let range = range(part).start as u64..range(part).end as u64;
+                    assert!(read(fragments.reader(range)).unwrap() == expected);
+                });
+            }
+        });
+        assert_eq!(nodes.origin.count() - before, PARTS, "{target}");
+    }
+}
+
+#[test]
+fn what_a_node_has_of_a_part_is_not_fetched_again() {
+    let nodes = nodes();
+    let content = pattern(PART_BYTES as usize, 3);
+    nodes.origin.put("/big", Original::new(&LINES, content.clone()));
+    for (first, last) in [(5 * MEBIBYTE, 6 * MEBIBYTE), (9 * MEBIBYTE + 7, 10 * MEBIBYTE), (0, content.len() - 1)] {
+        let value = format!("bytes={first}-{last}");
+        let Answer::Object(object) = nodes.stages[0].ask("GET", "/big", &[("Range", &value)]) else { panic!() };
+        let Content::Fragments(fragments) = object.content else { panic!() };
+        let read = read(fragments.reader(first as u64..last as u64 + 1)).unwrap();
+        assert!(read == content[first..=last], "{value}");
+    }
+    let requests = nodes.origin.requests.lock().unwrap();
+    let range = |request: &UpstreamRequest| {
+        let range = String::from_utf8_lossy(request.fields.first("range").unwrap()).into_owned();
+        let (first, last) = range.trim_start_matches("bytes=").split_once('-').unwrap();
+        last.parse::<usize>().unwrap() + 1 - first.parse::<usize>().unwrap()
+    };
+    assert_eq!(requests.iter().map(range).sum::<usize>(), content.len(), "each byte once");
+}
+
+#[test]
 fn a_dead_node_s_parts_fall_to_the_others() {
     let nodes = nodes();
-    nodes.peers[0].is_dead.store(true, Ordering::Relaxed);
+    nodes.others[0].is_dead.store(true, Ordering::Relaxed);
     for number in 0..20 {
         let target = format!("/small{number}");
         nodes.origin.put(&target, Original::new(&LINES, "hello"));
@@ -146,6 +215,77 @@ fn a_dead_node_s_parts_fall_to_the_others() {
         }
     }
     assert_eq!(nodes.origin.count(), 20);
+}
+
+#[test]
+fn a_node_that_hangs_is_skipped_within_a_second_and_comes_back() {
+    let nodes = nodes();
+    let get = |target: &str| {
+        nodes.origin.put(target, Original::new(&LINES, "hello"));
+        assert_eq!(bytes(nodes.stages[1].get(target)).unwrap(), b"hello");
+    };
+    nodes.others[0].hangs.store(true, Ordering::Relaxed);
+    let seconds = |number: usize| {
+        let began = Instant::now();
+        get(&format!("/small{number}"));
+        began.elapsed().as_secs_f64()
+    };
+    let seconds: Vec<f64> = (0..40).map(seconds).collect();
+    // The first requests of each node find out, and the others do not wait.
+    let slow = seconds.iter().filter(|seconds| **seconds > 0.4).count();
+    assert!(slow <= 3 * NODES && seconds.iter().all(|seconds| *seconds < 1.9), "{seconds:?}");
+    assert_eq!(nodes.stages[0].tier.counts().origin_requests, 0);
+    nodes.others[0].hangs.store(false, Ordering::Relaxed);
+    let began = Instant::now();
+    for number in 0.. {
+        get(&format!("/later{number}"));
+        if nodes.stages[0].tier.counts().origin_requests > 0 {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "it does not come back");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_node_that_joins_gets_its_share() {
+    let nodes = nodes();
+    nodes.set(&[0, 1, 2]);
+    let share = |first: usize| {
+        for number in first..first + 40 {
+            let target = format!("/small{number}");
+            nodes.origin.put(&target, Original::new(&LINES, "hello"));
+            assert_eq!(bytes(nodes.stages[0].get(&target)).unwrap(), b"hello");
+        }
+        nodes.stages[3].tier.counts().origin_requests
+    };
+    assert_eq!(share(0), 0);
+    nodes.set(&[0, 1, 2, 3]);
+    let requests = share(40);
+    assert!((2..=20).contains(&requests), "{requests} of 40");
+    assert_eq!(nodes.origin.count(), 80);
+}
+
+#[test]
+fn a_client_cannot_pass_for_a_peer() {
+    let nodes = nodes();
+    nodes.origin.put("/a", Original::new(&LINES, "hello"));
+    for proof in ["", "node1", "00000000000000000000000000000000"] {
+        let Answer::Failed(failure) = nodes.stages[0].ask("GET", "/a", &[(PEER_FIELD, proof)]) else { panic!() };
+        assert!(failure.status == 502 && failure.reason.contains("token"), "{failure:?}");
+    }
+    assert_eq!(nodes.origin.count(), 0);
+    let other = Cluster::new("m", "node9", b"other", Arc::clone(&nodes.origin) as Arc<dyn Upstream>);
+    let asking = Arc::new(nodes.others[0].clone());
+    other.set_peers(vec![Arc::new(Peer::new("node0", asking.clone(), asking))]);
+    let stage = Stage::before(Arc::new(other), Arc::clone(&nodes.origin));
+    // It gets nothing from the others, and does without.
+    for number in 0..8 {
+        let target = format!("/b{number}");
+        nodes.origin.put(&target, Original::new(&LINES, "hello"));
+        assert_eq!(bytes(stage.get(&target)).unwrap(), b"hello");
+    }
+    assert_eq!(nodes.origin.count(), 8);
 }
 
 #[test]

@@ -228,6 +228,12 @@ pub(super) const ADDRESS: Form<SocketAddr> = Form {
     write: |address| Some(address.to_string().into()),
 };
 
+pub(super) const MAYBE_ADDRESS: Form<Option<SocketAddr>> = Form {
+    example: ADDRESS.example,
+    read: |value, folder| (ADDRESS.read)(value, folder).map(Some),
+    write: |address| address.map(|address| address.to_string().into()),
+};
+
 pub(super) const LISTEN: Form<Vec<ListenAddr>> = Form {
     example: "[\"0.0.0.0:80\", \"[::]:80\"]",
     read: |value, folder| {

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use thalweg_serve::{
-    Bandwidth, CacheConfig, Limits, ListingStyle, LogConfig, MountConfig, OriginConfig, Rule, SiteConfig, StatusConfig,
-    TlsConfig,
+    Bandwidth, CacheConfig, Limits, ListingStyle, LogConfig, MountConfig, Rule, SiteConfig, StatusConfig, TlsConfig,
 };
 
 use super::client_keys::{networks, redirect, request_limit, routing};
@@ -13,7 +12,7 @@ use super::form::{
     MAYBE_LOG, MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, MAYBE_TIME, MODE, RATE, RATE_MIN, SIZE, TEXT, TEXTS, TIME,
     maybe_name, name,
 };
-use super::origin_keys::{disk_cache, forwarding, origin};
+use super::origin_keys::{forwarding, origins};
 use super::settings::{Configuration, UnixSocket};
 use super::status_keys::status;
 use super::tls_keys::tls;
@@ -90,14 +89,7 @@ pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
         bandwidth,
     );
     keys.table("cache", "Memory that each loop uses between requests.", &mut server.cache, cache);
-    keys.table("disk_cache", "Cache of the responses of origins.", &mut server.disk_cache, disk_cache);
-    keys.tables(
-        "origin",
-        "An origin: where mounts without a root get their objects.",
-        &mut server.origins,
-        || OriginConfig::new(""),
-        origin,
-    );
+    origins(keys, &mut server.disk_cache, &mut server.origins, &mut all.cluster);
     keys.table("log", "Access log and error log.", &mut server.log, log);
     keys.optional(
         "tls",

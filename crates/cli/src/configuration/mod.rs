@@ -5,6 +5,7 @@
 //! values go together and knows nothing of files; this module adds line and column to its findings.
 
 mod client_keys;
+mod cluster;
 mod fault;
 mod form;
 mod keys;
@@ -30,6 +31,7 @@ use thalweg_serve::{
 use crate::exit::Failure;
 use crate::options::{CpuList, ServeOptions, TlsOption};
 
+pub use cluster::{ClusterConfig, server_url};
 pub use print::print;
 use read::Reading;
 pub use settings::{Configuration, UnixSocket};
@@ -265,6 +267,7 @@ impl Configuration {
         if self.server.listen.is_empty() {
             faults.push(ConfigFault { at: "listen".to_owned(), what: "no address to listen on".to_owned() });
         }
+        faults.extend(self.cluster.iter().flat_map(|cluster| cluster::faults(cluster, &self.server)));
         // A value that contradicts another is not checked against the host.
         let of_host = self.server.check_host().into_iter();
         let of_host: Vec<_> = of_host.filter(|fault| faults.iter().all(|known| known.at != fault.at)).collect();

@@ -2,13 +2,37 @@
 
 use thalweg_serve::{DiskCacheConfig, Forwarding, OriginConfig, OriginProtocol, S3Config};
 
+use super::cluster::{ClusterConfig, cluster};
 use super::form::{
     BOOL, COUNT, COUNT_32, MAYBE_PATH, MAYBE_TEXT, MOUNT_ORIGINS, Named, SIZE, SIZE_64, TEXT, TEXTS, TIME, VOLUMES,
     name,
 };
 use super::visitor::Keys;
 
-pub(super) fn disk_cache<K: Keys>(keys: &mut K, cache: &mut DiskCacheConfig) {
+pub(super) fn origins<K: Keys>(
+    keys: &mut K,
+    cache: &mut DiskCacheConfig,
+    origins: &mut Vec<OriginConfig>,
+    all: &mut Option<ClusterConfig>,
+) {
+    keys.table("disk_cache", "Cache of the responses of origins.", cache, disk_cache);
+    keys.tables(
+        "origin",
+        "An origin: where mounts without a root get their objects.",
+        origins,
+        || OriginConfig::new(""),
+        origin,
+    );
+    keys.optional(
+        "cluster",
+        "Servers with the same mounts, which fetch each part of an object from its origins once.",
+        all,
+        ClusterConfig::default,
+        cluster,
+    );
+}
+
+fn disk_cache<K: Keys>(keys: &mut K, cache: &mut DiskCacheConfig) {
     keys.value(
         "volumes",
         "Files or block devices that keep responses of origins, each a path or { path, size }. A file with a size is \
@@ -19,7 +43,7 @@ pub(super) fn disk_cache<K: Keys>(keys: &mut K, cache: &mut DiskCacheConfig) {
     keys.value("memory", "Memory for responses of origins, if there is no volume.", &SIZE_64, &mut cache.memory);
 }
 
-pub(super) fn origin<K: Keys>(keys: &mut K, origin: &mut OriginConfig) {
+fn origin<K: Keys>(keys: &mut K, origin: &mut OriginConfig) {
     keys.required("name", "Name by which mounts refer to the origin.", &TEXT.like("\"debian\""), &mut origin.name);
     keys.value(
         "url",

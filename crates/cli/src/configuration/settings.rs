@@ -7,6 +7,7 @@ use std::time::Duration;
 use thalweg_serve::{ListenAddr, ServerConfig};
 use thalweg_sys::socket::SocketFile;
 
+use super::cluster::ClusterConfig;
 use crate::options::SandboxOption;
 
 /// The time for downloads under way after the server was told to end.
@@ -29,6 +30,8 @@ pub struct Configuration {
     pub pid_file: Option<PathBuf>,
     /// The files of the Unix sockets that the server makes.
     pub unix_socket: UnixSocket,
+    /// The cluster, if the server is in one.
+    pub cluster: Option<ClusterConfig>,
 }
 
 /// Owner, group and permissions of the files of Unix sockets.
@@ -62,6 +65,7 @@ impl Default for Configuration {
             sandbox: SandboxOption::Auto,
             pid_file: None,
             unix_socket: UnixSocket::default(),
+            cluster: None,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use thalweg_cache::Key;
-use thalweg_units::parse_size;
+use thalweg_units::{parse_link_rate, parse_size};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,6 +16,7 @@ Examples:
   thalweg cache purge /var/cache/thalweg/a --prefix mirror.example/debian/dists/ --soft
   thalweg cache purge --server 127.0.0.1:9180 --token FILE --url /debian/x.deb
   thalweg cache export /var/cache/thalweg/a --hot 1000
+  thalweg cache warm --server http://mirror.example list.txt --rate 500Mbit
 
 docs/cache.md has the format of a volume, how large it should be, and what happens at each fault.";
 
@@ -43,6 +44,8 @@ pub enum CacheCommand {
     Purge(CachePurgeOptions),
     /// List the names of what is asked for most.
     Export(CacheExportOptions),
+    /// Ask a running server for objects, so that its cache has them.
+    Warm(CacheWarmOptions),
 }
 
 /// Options of `thalweg cache create`.
@@ -102,6 +105,41 @@ pub struct CacheExportOptions {
     /// Number of objects, those with the most hits first
     #[arg(long, value_name = "N")]
     pub hot: usize,
+}
+
+/// Options of `thalweg cache warm`.
+#[derive(Debug, Args)]
+pub struct CacheWarmOptions {
+    /// Paths, URLs, or hosts with paths, one on a line, or lines of `thalweg cache export`; - is
+    /// standard input
+    #[arg(value_name = "LIST")]
+    pub list: PathBuf,
+    /// URL of the server; the hosts of the list are asked of it
+    #[arg(long, value_name = "URL")]
+    pub server: String,
+    /// The list is an access log (common, combined or JSON): what was requested most comes first
+    #[arg(long)]
+    pub access_log: bool,
+    /// Stop after so many objects
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Number of objects that are read at once
+    #[arg(long, value_name = "N", value_parser = parse_concurrency, default_value = "4")]
+    pub concurrency: usize,
+    /// Bandwidth for all of them together, such as 100Mbit; unlimited if not set
+    #[arg(long, value_name = "BITS", value_parser = parse_link_rate)]
+    pub rate: Option<u64>,
+    /// File (PEM) with the authorities that the server's certificate is verified by
+    #[arg(long, value_name = "FILE")]
+    pub cacert: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn parse_concurrency(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=1000).contains(number));
+    number.ok_or_else(|| "expected a number from 1 to 1000".to_owned())
 }
 
 /// Options of `thalweg cache purge`.

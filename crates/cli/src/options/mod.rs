@@ -32,7 +32,8 @@ mod yardstick;
 
 pub use addresses::parse_listen;
 pub use cache::{
-    CacheCommand, CacheCreateOptions, CacheExportOptions, CacheLsOptions, CacheOptions, CachePurgeOptions, CacheVolumes,
+    CacheCommand, CacheCreateOptions, CacheExportOptions, CacheLsOptions, CacheOptions, CachePurgeOptions,
+    CacheVolumes, CacheWarmOptions,
 };
 pub use client_tls::ClientTlsOptions;
 pub use colour::ColorOption;

@@ -5,7 +5,6 @@
 //! of which those that stay as they are go on with what they are fetching; the volumes are those of
 //! the start.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::num::NonZero;
@@ -24,11 +23,13 @@ use thalweg_serve::{
     ServerConfig, TierFigures, VolumeConfig,
 };
 use thalweg_sys::clock;
-use thalweg_tier::{Answered, Ask, ConsistentRule, Mount, Tier, TierConfig, Upstream};
+use thalweg_tier::{Answered, Ask, Cluster, ConsistentRule, Mount, Tier, TierConfig, Upstream};
 use url::Url;
 
+use super::cluster::{self, Identity, Membership, OriginFiles};
 use super::figures::{self, VolumePlace};
 use super::purging::{self, Purging};
+use crate::configuration::ClusterConfig;
 use crate::exit::{Failure, remark};
 
 /// The name of this cache in Cache-Status.
@@ -47,19 +48,25 @@ pub struct OpenedStore {
     volumes: Vec<VolumePlace>,
 }
 
-/// The contents of the files that origins name: certificates and keys.
-pub type OriginFiles = BTreeMap<PathBuf, Vec<u8>>;
-
 /// The tier of a running server.
 pub struct RunningTier {
     tier: Arc<Tier>,
     files: Arc<[Arc<fs::File>]>,
     error_log: Arc<OnceLock<ErrorLog>>,
-    /// The mounts that were made, with their numbers.
-    mounts: Vec<(MountSettings, usize)>,
-    /// The origins of each mount, by its number.
-    origins: Vec<Arc<OriginGroup>>,
+    /// The mounts that were made.
+    mounts: Vec<AddedMount>,
     volumes: Arc<[VolumePlace]>,
+    /// The list of the servers of the cluster.
+    membership: Option<Membership>,
+}
+
+/// A mount that was made.
+#[derive(Clone)]
+struct AddedMount {
+    settings: MountSettings,
+    number: usize,
+    origins: Arc<OriginGroup>,
+    cluster: Option<Arc<Cluster>>,
 }
 
 /// All that a mount is made of.
@@ -70,6 +77,9 @@ struct MountSettings {
     mount: MountConfig,
     origins: Vec<OriginSettings>,
     files: OriginFiles,
+    /// The host that selects the mount's site, and the server's place in its cluster.
+    host: Option<String>,
+    cluster: Option<Identity>,
 }
 
 /// The mounts of a configuration, as loops number them.
@@ -199,29 +209,34 @@ fn thalweg_error(error: io::Error) -> thalweg_cache::Error {
 }
 
 /// The files that origins name.
-pub fn named_files(config: &ServerConfig) -> Vec<&Path> {
+pub fn named_files(config: &ServerConfig, cluster: Option<&ClusterConfig>) -> Vec<PathBuf> {
     let files = config.origins.iter().flat_map(|origin| {
         let credentials = origin.s3.as_ref().and_then(|s3| s3.credentials.as_deref());
         origin.ca.as_deref().into_iter().chain(credentials)
     });
-    files.chain(purging::token_file(config)).collect()
+    let files = files.chain(purging::token_file(config)).map(Path::to_owned);
+    files.chain(cluster.into_iter().flat_map(cluster::named_files)).collect()
 }
 
-/// Reads the files that origins name.
+/// Reads the files that origins and a cluster name.
 ///
 /// # Errors
 /// One cannot be read.
-pub fn read_files(config: &ServerConfig, read: &dyn Fn(&Path) -> io::Result<Vec<u8>>) -> Result<OriginFiles, Failure> {
+pub fn read_files(
+    config: &ServerConfig,
+    cluster: Option<&ClusterConfig>,
+    read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+) -> Result<OriginFiles, Failure> {
     let mut files = OriginFiles::new();
-    for path in named_files(config) {
-        let bytes = read(path).map_err(|error| {
+    for path in named_files(config, cluster) {
+        let bytes = read(&path).map_err(|error| {
             Failure::usage(format!(
                 "cannot read {} of {}: {error}; use a file that this user may read",
                 path.display(),
-                if purging::token_file(config) == Some(path) { "status.purge_token" } else { "an origin" }
+                if purging::token_file(config) == Some(&path) { "status.purge_token" } else { "an origin or a cluster" }
             ))
         })?;
-        files.insert(path.to_owned(), bytes);
+        files.insert(path, bytes);
     }
     Ok(files)
 }
@@ -246,7 +261,7 @@ impl RunningTier {
             }),
         })?;
         let (files, volumes) = (store.files.into(), store.volumes.into());
-        Ok(Self { tier: Arc::new(tier), files, error_log, mounts: Vec::new(), origins: Vec::new(), volumes })
+        Ok(Self { tier: Arc::new(tier), files, error_log, mounts: Vec::new(), volumes, membership: None })
     }
 
     /// Reports to the operator from now on.
@@ -258,31 +273,66 @@ impl RunningTier {
     /// The mounts of a configuration. Those that are as they were go on.
     ///
     /// # Errors
-    /// An origin cannot be as it is set.
-    pub fn mount(&mut self, config: &ServerConfig, files: &OriginFiles) -> Result<Arc<dyn CacheTier>, Failure> {
-        let settings = MountSettings::of_all(config, files);
+    /// An origin or a cluster cannot be as it is set.
+    pub fn mount(
+        &mut self,
+        config: &ServerConfig,
+        cluster: Option<&ClusterConfig>,
+        files: &OriginFiles,
+    ) -> Result<Arc<dyn CacheTier>, Failure> {
+        let identity = cluster.map(|cluster| Identity::of(cluster, files)).transpose()?;
+        let membership = cluster.map(|cluster| Membership::of(cluster, files)).transpose()?;
+        let settings = MountSettings::of_all(config, identity.as_ref(), files);
         let names = settings.iter().map(|settings| settings.name.clone()).collect();
         let token = purging::token_file(config).and_then(|path| files.get(path));
         let purging = Purging::of(config, names, token.map(Vec::as_slice))?;
         let mut mounts = Vec::new();
         for settings in settings {
-            let known = self.mounts.iter().find(|(known, _)| *known == settings).map(|(_, number)| *number);
-            let number = match known {
-                Some(number) => number,
-                None => self.add(&settings)?,
-            };
-            mounts.push((settings, number));
+            let known = self.mounts.iter().find(|known| known.settings == settings).cloned();
+            mounts.push(match known {
+                Some(known) => known,
+                None => self.add(settings)?,
+            });
         }
-        let numbers = mounts.iter().map(|(_, number)| *number).collect();
-        let origins =
-            mounts.iter().map(|(settings, number)| (settings.name.clone(), Arc::clone(&self.origins[*number])));
-        let origins = origins.collect();
+        let numbers = mounts.iter().map(|mount| mount.number).collect();
+        let origins = mounts.iter().map(|mount| (mount.settings.name.clone(), Arc::clone(&mount.origins))).collect();
         self.mounts = mounts;
+        // A list that is looked up stays until the first look-up of the new one.
+        let same = self.membership.take().filter(|known| membership.as_ref().is_some_and(|new| known.is_same(new)));
+        self.membership = same.or(membership);
+        self.set_peers();
         let (tier, files, volumes) = (Arc::clone(&self.tier), Arc::clone(&self.files), Arc::clone(&self.volumes));
         Ok(Arc::new(Mounts { tier, files, numbers, origins, volumes, purging }))
     }
 
-    fn add(&mut self, settings: &MountSettings) -> Result<usize, Failure> {
+    /// Follows changes of the list of servers. Messages for the operator are returned.
+    pub fn follow_peers(&mut self, read: &dyn Fn(&Path) -> io::Result<Vec<u8>>) -> Option<(Level, String)> {
+        let changed = self.membership.as_mut()?.look(read, self.tier.runtime())?;
+        Some(match changed {
+            Ok(servers) => {
+                self.set_peers();
+                (Level::Notice, format!("the servers of the cluster are now {servers}"))
+            }
+            Err(reason) => (Level::Warning, format!("{reason}; the servers of the cluster stay as they were")),
+        })
+    }
+
+    /// Tells all mounts the servers of the cluster. Those that stay keep their connections.
+    fn set_peers(&self) {
+        let servers = self.membership.as_ref().map_or(&[][..], |membership| membership.servers());
+        let _runtime = self.tier.runtime().enter();
+        for AddedMount { settings, cluster, .. } in &self.mounts {
+            let (Some(cluster), Some(identity)) = (cluster, &settings.cluster) else { continue };
+            let known = cluster.peers();
+            let peers = servers.iter().filter(|server| **server != identity.url).filter_map(|server| {
+                let known = known.iter().find(|peer| peer.name() == server).cloned();
+                known.or_else(|| identity.peer(server, &settings.mount.path, settings.host.as_deref()))
+            });
+            cluster.set_peers(peers.collect());
+        }
+    }
+
+    fn add(&self, settings: MountSettings) -> Result<AddedMount, Failure> {
         let forwarding = &settings.mount.forwarding;
         let is_weighted = forwarding.origins.iter().any(|origin| origin.weight.is_some());
         let order = if is_weighted { Order::Weighted } else { Order::Failover };
@@ -293,19 +343,22 @@ impl RunningTier {
         let origins = origins.collect::<Result<Vec<_>, _>>().map_err(refuse)?;
         let _runtime = self.tier.runtime().enter();
         let group = OriginGroup::new(origins, GroupConfig { order, ..GroupConfig::default() });
-        let group = group.map_err(|error| refuse(error.to_string()))?;
+        let origins = Arc::new(group.map_err(|error| refuse(error.to_string()))?);
+        let identity = settings.cluster.as_ref();
+        let upstream = Arc::clone(&origins) as Arc<dyn Upstream>;
+        let cluster = identity.map(|identity| Arc::new(identity.cluster(&settings.name, upstream)));
         let consistent = forwarding.consistent.iter().map(|pattern| ConsistentRule::parse(pattern));
-        let group = Arc::new(group);
         let number = self.tier.add_mount(Mount {
             name: settings.name.as_str().into(),
             path: settings.mount.path.as_str().into(),
             policy: forwarding.policy(),
             consistent: consistent.collect::<Result<_, _>>().map_err(|error| refuse(error.to_string()))?,
-            upstream: Arc::clone(&group) as Arc<dyn Upstream>,
+            upstream: match &cluster {
+                Some(cluster) => Arc::clone(cluster) as Arc<dyn Upstream>,
+                None => Arc::clone(&origins) as Arc<dyn Upstream>,
+            },
         });
-        self.origins.resize(number, Arc::clone(&group));
-        self.origins.push(group);
-        Ok(number)
+        Ok(AddedMount { settings, number, origins, cluster })
     }
 
     /// Ends all fetches, and makes a checkpoint of the store, with which the next start is quick.
@@ -323,9 +376,10 @@ impl RunningTier {
 
 impl MountSettings {
     /// Those of all mounts with origins, in the order in which loops number them.
-    fn of_all(config: &ServerConfig, files: &OriginFiles) -> Vec<Self> {
-        let mut files = files.clone();
-        purging::token_file(config).and_then(|path| files.remove(path));
+    fn of_all(config: &ServerConfig, cluster: Option<&Identity>, files: &OriginFiles) -> Vec<Self> {
+        let of_origins = named_files(config, None);
+        let files = files.iter().filter(|(path, _)| of_origins.contains(path));
+        let files: OriginFiles = files.map(|(path, bytes)| (path.clone(), bytes.clone())).collect();
         let sites = config.sites.iter().flat_map(|site| {
             let host = site.names.first().map_or("", String::as_str);
             site.mounts.iter().filter(|mount| !mount.forwarding.origins.is_empty()).map(move |mount| (host, mount))
@@ -338,6 +392,9 @@ impl MountSettings {
                 mount: mount.clone(),
                 origins: origins.cloned().collect(),
                 files: files.clone(),
+                // A name that the wildcard of the site matches selects it.
+                host: Some(host.replace('*', "cluster")).filter(|host| !host.is_empty()),
+                cluster: cluster.cloned(),
             }
         });
         settings.collect()
@@ -424,14 +481,14 @@ mod tests {
         config.sites[0].mounts.push(other);
         let mut tier = RunningTier::start(open_memory(64 << 20).unwrap()).unwrap();
         let numbers = |tier: &RunningTier| tier.mounts.iter().map(|(_, number)| *number).collect::<Vec<_>>();
-        tier.mount(&config, &OriginFiles::new()).unwrap();
+        tier.mount(&config, None, &OriginFiles::new()).unwrap();
         assert_eq!(numbers(&tier), [0, 1]);
         config.origins[1].head_time *= 2;
         config.sites[0].mounts.swap(0, 1);
-        tier.mount(&config, &OriginFiles::new()).unwrap();
+        tier.mount(&config, None, &OriginFiles::new()).unwrap();
         assert_eq!(numbers(&tier), [2, 0]);
         config.origins[0].url = Some("not a URL".to_owned());
-        assert!(tier.mount(&config, &OriginFiles::new()).is_err());
+        assert!(tier.mount(&config, None, &OriginFiles::new()).is_err());
         assert_eq!(numbers(&tier), [2, 0], "nothing changes");
         tier.end();
     }

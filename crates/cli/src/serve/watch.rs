@@ -17,7 +17,7 @@ use super::launcher::Launcher;
 use super::signals::Signals;
 use super::takeover::{Predecessor, Progress, Successor};
 use super::tier::{self, RunningTier};
-use crate::configuration::Configuration;
+use crate::configuration::{ClusterConfig, Configuration};
 use crate::exit::{Failure, remark};
 use crate::options::SandboxOption;
 use crate::terminal;
@@ -86,6 +86,7 @@ impl Watch<'_> {
                 self.running.look_again();
             }
             self.apply_acme();
+            self.follow_peers();
             self.reopen_logs();
             if self.signals.wants_upgrade() {
                 self.upgrade();
@@ -178,7 +179,7 @@ impl Watch<'_> {
             // The advice to give other options makes no sense for a running server.
             let read = |path: &Path| self.launcher.read_named(path);
             let tls = ServerTls::open(&server, self.running.tls(), &read).map_err(Failure::unreachable)?;
-            let mounts = self.mount(&server, &read)?;
+            let mounts = self.mount(&server, configuration.cluster.as_ref(), &read)?;
             let configured = self.running.configure_with(&server, tls, mounts);
             configured.map_err(Failure::unreachable).map(|()| (configuration, kept))
         });
@@ -220,15 +221,24 @@ impl Watch<'_> {
     fn mount(
         &mut self,
         config: &ServerConfig,
+        cluster: Option<&ClusterConfig>,
         read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
     ) -> Result<Option<Arc<dyn CacheTier>>, Failure> {
         match &mut self.tier {
-            Some(tier) => tier.mount(config, &tier::read_files(config, read)?).map(Some),
+            Some(tier) => tier.mount(config, cluster, &tier::read_files(config, cluster, read)?).map(Some),
             // The sandbox of a server that began without origins lets it connect nowhere.
             None if config.forwards() => {
                 Err(Failure::usage("no mount had origins at the start; origins need a restart"))
             }
             None => Ok(None),
+        }
+    }
+
+    /// Applies changes of the list of the cluster's servers.
+    fn follow_peers(&mut self) {
+        let read = |path: &Path| self.launcher.read_named(path);
+        if let Some((level, what)) = self.tier.as_mut().and_then(|tier| tier.follow_peers(&read)) {
+            self.say(level, &what);
         }
     }
 

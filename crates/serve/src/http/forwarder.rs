@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use thalweg_caching::StoredFields;
 use thalweg_sys::SocketId;
-use thalweg_tier::Ask;
+use thalweg_tier::{Ask, PEER_FIELD};
 use thalweg_wire::{Fields, Method, RequestHead};
 
 use crate::catalog::forwarding::ForwardingMount;
@@ -240,13 +240,15 @@ impl Drop for Content {
     }
 }
 
-/// Whether a request has directives for caches, or credentials, which a cache has to look at.
+/// Whether a request has directives for caches, credentials, or the proof of a peer, which a cache
+/// has to look at.
 #[inline]
 fn speaks_to_caches(fields: Fields<'_>) -> bool {
     fields.iter().any(|(name, _)| match (name.len(), name.as_bytes()[0] | 0x20) {
         (6, b'p') => name.eq_ignore_ascii_case("pragma"),
         (13, b'c') => name.eq_ignore_ascii_case("cache-control"),
         (13, b'a') => name.eq_ignore_ascii_case("authorization"),
+        (12, b't') => name.eq_ignore_ascii_case(PEER_FIELD),
         _ => false,
     })
 }
