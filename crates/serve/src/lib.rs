@@ -36,6 +36,7 @@ pub use config::{
 };
 pub use content::tier::CacheTier;
 pub use http::challenges::ChallengeError;
+pub use listing::OriginPages;
 pub use server::listeners::{Group, Listeners};
 pub use server::tls::ServerTls;
 pub use server::tls_error::TlsError;

@@ -19,10 +19,11 @@ use thalweg_origin::{
     Trust,
 };
 use thalweg_serve::{
-    CacheTier, ErrorLog, Level, MountConfig, OriginConfig as OriginSettings, OriginProtocol, ServerConfig, VolumeConfig,
+    CacheTier, ErrorLog, Level, MountConfig, OriginConfig as OriginSettings, OriginPages, OriginProtocol, Rule,
+    ServerConfig, SiteConfig, VolumeConfig,
 };
 use thalweg_sys::clock;
-use thalweg_tier::{Answered, Ask, ConsistentRule, Mount, Tier, TierConfig};
+use thalweg_tier::{Answered, Ask, ConsistentRule, Mount, Origins, Tier, TierConfig};
 use url::Url;
 
 use crate::exit::{Failure, remark};
@@ -59,6 +60,10 @@ struct MountSettings {
     mount: MountConfig,
     origins: Vec<OriginSettings>,
     files: OriginFiles,
+    /// The rules of its site, and the paths of the site's other mounts, by which folders are listed.
+    rules: Vec<Rule>,
+    others: Vec<String>,
+    listing_bytes_max: usize,
 }
 
 /// The mounts of a configuration, as loops number them.
@@ -250,13 +255,16 @@ impl RunningTier {
         let _runtime = self.tier.runtime().enter();
         let group = OriginGroup::new(origins, GroupConfig { order, ..GroupConfig::default() });
         let group = group.map_err(|error| refuse(error.to_string()))?;
+        let MountSettings { rules, others, listing_bytes_max, .. } = settings;
+        let pages = OriginPages::new(rules, &settings.mount, others, *listing_bytes_max);
+        let pages = pages.map_err(|error| refuse(error.to_string()))?;
         let consistent = forwarding.consistent.iter().map(|pattern| ConsistentRule::parse(pattern));
         Ok(self.tier.add_mount(Mount {
             name: settings.name.as_str().into(),
             path: settings.mount.path.as_str().into(),
             policy: forwarding.policy(),
             consistent: consistent.collect::<Result<_, _>>().map_err(|error| refuse(error.to_string()))?,
-            upstream: Arc::new(group),
+            upstream: Arc::new(Origins::new(group, Arc::new(pages))),
         }))
     }
 
@@ -278,9 +286,10 @@ impl MountSettings {
     fn of_all(config: &ServerConfig, files: &OriginFiles) -> Vec<Self> {
         let sites = config.sites.iter().flat_map(|site| {
             let host = site.names.first().map_or("", String::as_str);
-            site.mounts.iter().filter(|mount| !mount.forwarding.origins.is_empty()).map(move |mount| (host, mount))
+            let mounts = site.mounts.iter().filter(|mount| !mount.forwarding.origins.is_empty());
+            mounts.map(move |mount| (site, host, mount))
         });
-        let settings = sites.map(|(host, mount)| {
+        let settings = sites.map(|(site, host, mount)| {
             let named = mount.forwarding.origins.iter();
             let origins = named.filter_map(|named| config.origins.iter().find(|origin| origin.name == named.name));
             Self {
@@ -288,10 +297,22 @@ impl MountSettings {
                 mount: mount.clone(),
                 origins: origins.cloned().collect(),
                 files: files.clone(),
+                rules: site.rules.clone(),
+                others: others_of(site, mount),
+                listing_bytes_max: config.cache.listing_bytes_max,
             }
         });
         settings.collect()
     }
+}
+
+/// The paths of the other mounts of a site that serve something, in an order of their own.
+fn others_of(site: &SiteConfig, mount: &MountConfig) -> Vec<String> {
+    let is_served = |other: &&MountConfig| other.has_root() || !other.forwarding.origins.is_empty();
+    let others = site.mounts.iter().filter(|other| other.path != mount.path).filter(is_served);
+    let mut paths: Vec<String> = others.map(|other| other.path.clone()).collect();
+    paths.sort_unstable();
+    paths
 }
 
 /// An origin as its settings have it.
