@@ -8,7 +8,7 @@ mod forwarding_faults;
 pub(crate) mod host;
 pub(crate) mod networks;
 pub(crate) mod routing;
-mod rules;
+pub(crate) mod rules;
 pub(crate) mod site;
 mod template;
 mod tls_faults;
