@@ -105,7 +105,9 @@ fn bucket(request: &RecordedRequest) -> Response {
         Some((key, media_type)) => {
             let field = if media_type.is_empty() { String::new() } else { format!("Content-Type: {media_type}\r\n") };
             let length = key.len();
-            let text = format!("HTTP/1.1 200 OK\r\nETag: \"{length}\"\r\n{field}Content-Length: {length}\r\n\r\n{key}");
+            let text = format!(
+                "HTTP/1.1 200 OK\r\nETag: \"{length}\"\r\nCache-Control: max-age=60\r\n{field}Content-Length: {length}\r\n\r\n{key}"
+            );
             Response { text, ..Response::good("") }
         }
         None => {
@@ -247,8 +249,18 @@ fn encoded_slashes_reach_an_origin_and_lead_out_of_nothing() {
     }
     let before = recorder.received().len();
     for path in [
-        "/..%2Fsecret", "/a%2F..%2F..%2Fsecret", "/%2e%2e%2fsecret", "/.%2e%2fsecret", "/a/..%2f..%2fsecret", "/a%2F..",
-        "/a%2F.%2Fb", "/a%2F%2e%2e%5Cb", "/..%5csecret", "/a\\..\\b", "/a%2F%00", "/a%2F%zz",
+        "/..%2Fsecret",
+        "/a%2F..%2F..%2Fsecret",
+        "/%2e%2e%2fsecret",
+        "/.%2e%2fsecret",
+        "/a/..%2f..%2fsecret",
+        "/a%2F..",
+        "/a%2F.%2Fb",
+        "/a%2F%2e%2e%5Cb",
+        "/..%5csecret",
+        "/a\\..\\b",
+        "/a%2F%00",
+        "/a%2F%zz",
     ] {
         assert_eq!(fetch(path).0, 400, "{path}");
     }

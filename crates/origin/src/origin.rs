@@ -69,7 +69,12 @@ impl Origin {
 
     /// One attempt to list a folder, with at most so many entries; `None` if there is no such
     /// folder.
-    pub(crate) async fn list(&self, path: &str, entries_max: usize, is_fresh: bool) -> Result<Option<Listing>, AttemptFailure> {
+    pub(crate) async fn list(
+        &self,
+        path: &str,
+        entries_max: usize,
+        is_fresh: bool,
+    ) -> Result<Option<Listing>, AttemptFailure> {
         self.standing.attempts.fetch_add(1, Ordering::Relaxed);
         let permit = self.admission.enter().await.map_err(AttemptFailure::unsent)?;
         match &self.backend {

@@ -36,9 +36,10 @@ impl ForwardingMounts {
             let is_forwarding = !mount.forwarding.origins.is_empty();
             is_forwarding.then(|| {
                 count += 1;
-                let is_of_keys = mount.forwarding.origins.iter().all(|named| {
-                    config.origins.iter().any(|origin| origin.name == named.name && origin.s3.is_some())
-                });
+                let is_of_keys =
+                    mount.forwarding.origins.iter().all(|named| {
+                        config.origins.iter().any(|origin| origin.name == named.name && origin.s3.is_some())
+                    });
                 ForwardingMount::of(mount, count - 1, is_of_keys)
             })
         });
@@ -171,8 +172,11 @@ fn push_unescaped(path: &[u8], is_of_keys: bool, out: &mut Vec<u8>) -> bool {
 /// Whether names are on both sides of a slash.
 fn is_inside_name(before: &[u8], after: &[u8]) -> bool {
     let is_slash = after.get(..3).is_some_and(|escape| escape.eq_ignore_ascii_case(b"%2f"));
-    before.last().is_some_and(|&byte| byte != b'/') && !before.ends_with(b"%2F")
-        && !after.is_empty() && after[0] != b'/' && !is_slash
+    before.last().is_some_and(|&byte| byte != b'/')
+        && !before.ends_with(b"%2F")
+        && !after.is_empty()
+        && after[0] != b'/'
+        && !is_slash
 }
 
 /// Whether a path without the slash in front has no dot segment and no empty one but the last.

@@ -88,7 +88,8 @@ impl Responder {
     ) -> Option<Summary> {
         self.gate.as_ref()?;
         let site = self.origin.namespace().of_request(request);
-        let site = site.filter(|&site| file_target(request).is_some_and(|(path, _)| self.find_name(site, path).is_ok()));
+        let site =
+            site.filter(|&site| file_target(request).is_some_and(|(path, _)| self.find_name(site, path).is_ok()));
         self.refuse_at_gate(request, site, outcomes, context, out)
     }
 }
