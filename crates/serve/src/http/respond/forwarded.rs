@@ -161,7 +161,8 @@ impl Responder {
             }
             Answered::Response(response) => Answer::Encoded(self.relay(request, number, response, context, out)),
             Answered::Failed(Failure { status, reason, cache_status }) => {
-                if let Some(forwarder) = &mut self.forwarder {
+                // A path that no origin is asked for is the client's fault.
+                if let Some(forwarder) = self.forwarder.as_mut().filter(|_| status >= 500) {
                     forwarder.note_failure(status, &reason);
                 }
                 let field = PageField::CacheStatus(&cache_status);
