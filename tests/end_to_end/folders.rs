@@ -271,3 +271,25 @@ fn encoded_slashes_reach_an_origin_and_lead_out_of_nothing() {
     assert_eq!(recorder.received().len(), before, "no origin was asked");
     assert_eq!(fetch("/local/text.txt").0, 200);
 }
+
+#[test]
+fn a_mount_with_origins_is_listed_in_the_folder_above() {
+    let _machine = machine::shared();
+    let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
+    let (root, other) = (tree.root().join("bare"), tree.root());
+    let text = format!(
+        "[[origin]]\nname = \"o\"\ntree = {other:?}\n[[site]]\n[[site.mount]]\npath = \"/\"\nroot = {root:?}\n\
+         [[site.mount]]\npath = \"/slow/\"\norigins = [\"o\"]\n[[site.mount]]\npath = \"/deep/er/\"\norigins = [\"o\"]\n{LISTING}"
+    );
+    let file = folder.path().join("mirror.toml");
+    fs::write(&file, text).unwrap();
+    let server = Server::configured(&file, &[]);
+    let names = |path: &str| -> Vec<String> {
+        let list = json(&fetch(&[], &format!("{}{path}?format=json", server.url)));
+        let entries = list["entries"].as_array().unwrap();
+        entries.iter().map(|entry| entry["href"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names("/"), ["deep/", "slow/", "file.txt"]);
+    assert_eq!(names("/deep/"), ["er/"]);
+    assert_eq!(names("/deep/er/bare/"), ["file.txt"]);
+}

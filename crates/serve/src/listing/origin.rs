@@ -13,7 +13,7 @@ use thalweg_tier::{FolderEntry, FolderListing, FolderPage, FolderPages, ListedFo
 
 use super::folder::Folder;
 use super::index::{Builder, Item, Kind};
-use super::read::{FIELDS, render};
+use super::read::{FIELDS, UNKNOWN_S, render};
 use super::style::{Style, Styles};
 use super::view::View;
 use crate::catalog::error::CatalogError;
@@ -22,9 +22,6 @@ use crate::config::{MountConfig, Rule};
 use crate::content::local::tree::has_hidden_part;
 use crate::content::media_type::type_of;
 use crate::content::name::{PATH_ESCAPED, canonical_name};
-
-/// The time of an entry of which none is known; no year of a date is as early.
-const UNKNOWN_S: i64 = i64::MIN;
 
 /// The pages of the folders of a mount that trees and buckets answer for.
 pub struct OriginPages {

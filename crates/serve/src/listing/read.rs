@@ -60,6 +60,9 @@ pub(super) const FIELDS: [(&str, &str); 2] = [
     ("X-Content-Type-Options", "nosniff"),
 ];
 
+/// The time of an entry of which none is known; no year of a date is as early.
+pub(super) const UNKNOWN_S: i64 = i64::MIN;
+
 /// A page of a folder that is to be made.
 pub(super) struct Task {
     pub(super) sites: Arc<Sites>,
@@ -235,13 +238,12 @@ impl Task {
             if self.style.hides(name) || location.hides(path) {
                 continue;
             }
-            let Ok(root) = tree.open_folder(b"", Wait::Allowed, &mut Vec::new()) else { continue };
-            let new = MountedFolder {
-                modified_s: root.stamp.modified_s,
-                changed_s: seconds(&root.stamp),
-                is_mount: name == path,
-                is_in_tree: false,
+            let (modified_s, changed_s) = match tree.map(|tree| tree.open_folder(b"", Wait::Allowed, &mut Vec::new())) {
+                Some(Ok(root)) => (root.stamp.modified_s, seconds(&root.stamp)),
+                Some(Err(_)) => continue,
+                None => (UNKNOWN_S, UNKNOWN_S),
             };
+            let new = MountedFolder { modified_s, changed_s, is_mount: name == path, is_in_tree: false };
             let folder = mounted.entry(name).or_insert(new);
             if new.is_mount || !folder.is_mount && folder.modified_s < new.modified_s {
                 *folder = new;
