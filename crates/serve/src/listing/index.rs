@@ -389,7 +389,7 @@ mod tests {
                 assert_eq!(found, expected, "{sort:?} {descending} {folders_first}");
             }
         }
-        let tally = Tally { folders: 2, files: 4, bytes: 17, omitted: 0, changed_s: Some(41) };
+        let tally = Tally { folders: 2, files: 4, bytes: 17, omitted: 0, is_cut_off: false, changed_s: Some(41) };
         assert_eq!(index(true).tally, tally);
     }
 
