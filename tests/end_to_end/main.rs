@@ -80,6 +80,7 @@ mod downloads;
 mod fallback;
 mod files;
 mod find;
+mod folders;
 mod formats;
 mod forwarding;
 mod full_disk;

@@ -111,12 +111,26 @@ impl OriginGroup {
         refused.ok_or_else(|| FetchError { asked: request.to_string(), attempts: tried.attempts })
     }
 
+    /// Whether the origin at a place of the group is an HTTP server, whose answers say all about
+    /// its objects, as opposed to a bucket or a tree.
+    pub fn is_http(&self, origin_index: usize) -> bool {
+        self.origins.get(origin_index).is_none_or(Origin::is_http)
+    }
+
     /// Lists a folder of the first origin that can; `None` if it has no such folder. The path is
     /// percent-encoded, with or without a slash at its end.
     ///
     /// # Errors
     /// No origin gave a listing. HTTP origins have none.
     pub async fn list(&self, path: &str) -> Result<Option<Listing>, FetchError> {
+        self.list_some(path, usize::MAX).await
+    }
+
+    /// The same with at most so many entries: with one it tells whether there is such a folder.
+    ///
+    /// # Errors
+    /// No origin gave a listing. HTTP origins have none.
+    pub async fn list_some(&self, path: &str, entries_max: usize) -> Result<Option<Listing>, FetchError> {
         let mut tried = Tried { attempts: Vec::new(), left: LISTING_ATTEMPTS };
         let places = self.places(&AttemptPolicy::default());
         for (position, &place) in places.iter().enumerate() {
@@ -132,7 +146,7 @@ impl OriginGroup {
                 }
             };
             let has_next = position + 1 < places.len();
-            let listed = list_at(origin, path, &mut tried, has_next).await;
+            let listed = list_at(origin, (path, entries_max), &mut tried, has_next).await;
             drop(probe);
             match listed {
                 Ok(listing) => return Ok(listing),
@@ -225,12 +239,17 @@ async fn ask(origin: &Origin, request: &Request, tried: &mut Tried, has_next: bo
 }
 
 /// The same for a listing.
-async fn list_at(origin: &Origin, path: &str, tried: &mut Tried, has_next: bool) -> Result<Option<Listing>, Step> {
+async fn list_at(
+    origin: &Origin,
+    (path, entries_max): (&str, usize),
+    tried: &mut Tried,
+    has_next: bool,
+) -> Result<Option<Listing>, Step> {
     let mut attempts = 0;
     loop {
         attempts += 1;
         tried.left -= 1;
-        match origin.list(path, attempts > 1).await {
+        match origin.list(path, entries_max, attempts > 1).await {
             Ok(listing) => {
                 origin.standing.answered();
                 return Ok(listing);

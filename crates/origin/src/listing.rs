@@ -1,6 +1,9 @@
 //! The entries of a folder, as buckets and trees list them.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+
+/// A listing that takes longer is ended after this time, and has the entries that came until then.
+pub(crate) const LISTING_TIME: Duration = Duration::from_secs(30);
 
 /// One entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,7 +25,7 @@ pub struct Entry {
 pub struct Listing {
     /// The entries, by name.
     pub entries: Vec<Entry>,
-    /// There are no more; if not, the limit of entries was reached.
+    /// There are no more; if not, the limit of entries or of time was reached.
     pub is_complete: bool,
 }
 

@@ -62,8 +62,19 @@ impl Origin {
         }
     }
 
-    /// One attempt to list a folder; `None` if there is no such folder.
-    pub(crate) async fn list(&self, path: &str, is_fresh: bool) -> Result<Option<Listing>, AttemptFailure> {
+    /// Whether it is another server, whose answers say all about its objects.
+    pub(crate) fn is_http(&self) -> bool {
+        matches!(self.backend, Backend::Http(_))
+    }
+
+    /// One attempt to list a folder, with at most so many entries; `None` if there is no such
+    /// folder.
+    pub(crate) async fn list(
+        &self,
+        path: &str,
+        entries_max: usize,
+        is_fresh: bool,
+    ) -> Result<Option<Listing>, AttemptFailure> {
         self.standing.attempts.fetch_add(1, Ordering::Relaxed);
         let permit = self.admission.enter().await.map_err(AttemptFailure::unsent)?;
         match &self.backend {
@@ -71,8 +82,8 @@ impl Origin {
                 let text = "an HTTP origin has no listings; fetch its index page";
                 Err(AttemptFailure::unsent(Failure::new(FailureKind::NotListed, text)))
             }
-            Backend::S3(bucket) => bucket.list(path, permit, is_fresh).await,
-            Backend::Tree(tree) => tree.list(path, permit).await,
+            Backend::S3(bucket) => bucket.list(path, entries_max, permit, is_fresh).await,
+            Backend::Tree(tree) => tree.list(path, entries_max, permit).await,
         }
     }
 

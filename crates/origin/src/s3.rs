@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use rusty_s3::{Bucket as Address, UrlStyle};
+use tokio::time::Instant;
 use url::Url;
 
 use crate::admission::Permit;
@@ -23,7 +24,7 @@ use crate::config::{OriginConfig, S3Config};
 use crate::credentials::{KeyCache, Keys};
 use crate::exchange::AttemptFailure;
 use crate::failure::{Failure, FailureKind};
-use crate::listing::Listing;
+use crate::listing::{LISTING_TIME, Listing};
 use crate::message::Request;
 use crate::network::Connect;
 use crate::path;
@@ -52,6 +53,9 @@ const SIGNATURE_TIME: Duration = Duration::from_secs(900);
 
 /// Bytes of a page of a listing: a thousand keys of a kilobyte, each byte encoded in three.
 const PAGE_BYTES_MAX: usize = 8 << 20;
+
+/// Entries of a page, unless fewer are asked for.
+const PAGE_ENTRIES: usize = 1000;
 
 /// Requests for one answer: as it comes, with the right time, with new keys.
 const TRIES: u32 = 3;
@@ -110,10 +114,12 @@ impl Bucket {
         Ok(answer)
     }
 
-    /// The entries of a folder; `None` if there is no such folder.
+    /// The entries of a folder, at most so many; `None` if there is no such folder. A bucket that
+    /// takes longer than a listing may is listed in part.
     pub(crate) async fn list(
         &self,
         path: &str,
+        entries_max: usize,
         permit: Permit,
         is_fresh: bool,
     ) -> Result<Option<Listing>, AttemptFailure> {
@@ -123,30 +129,37 @@ impl Bucket {
         if !is_root && !prefix.ends_with('/') {
             prefix.push('/');
         }
+        let entries_max = entries_max.min(self.entries_max);
         let (mut entries, mut token, mut is_there) = (Vec::new(), None, is_root);
+        let begun = Instant::now();
         loop {
-            let page = self.page(&prefix, token.as_deref(), &permit, is_fresh).await?;
+            let page_entries = entries_max.clamp(1, PAGE_ENTRIES);
+            let page = self.page(&prefix, (token.as_deref(), page_entries), &permit, is_fresh).await?;
             is_there |= page.is_there;
             entries.extend(page.entries);
             token = page.next;
-            if entries.len() > self.entries_max || token.is_none() {
+            if entries.len() >= entries_max || token.is_none() || begun.elapsed() >= LISTING_TIME {
                 break;
             }
         }
-        let is_complete = token.is_none() && entries.len() <= self.entries_max;
-        entries.truncate(self.entries_max);
+        let is_complete = token.is_none() && entries.len() <= entries_max;
+        entries.truncate(entries_max);
         Ok(is_there.then(|| Listing::new(entries, is_complete)))
     }
 
     async fn page(
         &self,
         prefix: &str,
-        token: Option<&str>,
+        (token, entries): (Option<&str>, usize),
         permit: &Permit,
         is_fresh: bool,
     ) -> Result<Page, AttemptFailure> {
+        let keys_max = entries.to_string();
         // Sorted by name, as the signature wants it.
         let mut query = vec![("delimiter", "/"), ("encoding-type", "url"), ("list-type", "2"), ("prefix", prefix)];
+        if entries < PAGE_ENTRIES {
+            query.insert(3, ("max-keys", &keys_max));
+        }
         if let Some(token) = token {
             query.insert(0, ("continuation-token", token));
         }

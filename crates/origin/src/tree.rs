@@ -73,9 +73,14 @@ impl Tree {
         Ok(Answer { status, fields, length: Some(length), body, address: None, note: None })
     }
 
-    /// The entries of a folder; `None` if there is no such folder.
-    pub(crate) async fn list(&self, path: &str, permit: Permit) -> Result<Option<Listing>, AttemptFailure> {
-        let (root, path, entries_max) = (self.root.clone(), path.to_owned(), self.entries_max);
+    /// The entries of a folder, at most so many; `None` if there is no such folder.
+    pub(crate) async fn list(
+        &self,
+        path: &str,
+        entries_max: usize,
+        permit: Permit,
+    ) -> Result<Option<Listing>, AttemptFailure> {
+        let (root, path, entries_max) = (self.root.clone(), path.to_owned(), entries_max.min(self.entries_max));
         self.in_thread(&permit, move || look::list(&root, &path, entries_max)).await
     }
 

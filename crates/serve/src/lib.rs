@@ -38,6 +38,7 @@ pub use config::{
 pub use content::tier::{CacheTier, PurgeAnswer, PurgeAnswered};
 pub use content::tier_figures::{OriginFigures, OriginState, TierFigures, TierMount, VolumeFigures, VolumeState};
 pub use http::challenges::ChallengeError;
+pub use listing::OriginPages;
 pub use server::listeners::{Group, Listeners};
 pub use server::tls::ServerTls;
 pub use server::tls_error::TlsError;

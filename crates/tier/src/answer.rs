@@ -108,7 +108,7 @@ pub enum BodyPiece {
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The status for the client: 502, 503 or 504.
+    /// The status for the client: 400, 502, 503 or 504.
     pub status: u16,
     /// The reason, for the log.
     pub reason: Arc<str>,

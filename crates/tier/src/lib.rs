@@ -14,7 +14,7 @@
 //! | `ask`, `answer`, `wake` | what loops and the tier tell each other |
 //! | `upstream`, `mount` | origins as the tier sees them, and the places that they answer for |
 //! | `mounted` | mounts with their counts |
-//! | `origins` | groups of origins as one upstream |
+//! | `origins`, `folders` | groups of origins as one upstream; folders of trees and buckets |
 //! | `peer`, `cluster` | servers that share the fetching from an origin |
 //! | `tier`, `shared`, `counters` | the threads, and what their tasks share |
 //! | `exchange`, `fetching`, `storing` | one request: what is stored, asked and kept |
@@ -39,6 +39,7 @@ mod excerpt;
 mod exchange;
 mod fetching;
 mod fill;
+mod folders;
 mod fragmented;
 mod head;
 mod memory;
@@ -63,11 +64,14 @@ pub use ask::{Answered, Ask};
 pub use cluster::{Cluster, PART_BYTES, PEER_FIELD};
 pub use consistent::ConsistentRule;
 pub use counters::Counts;
+pub use folders::{FolderPage, FolderPages, ListedFolder};
 pub use memory::memory_cache;
 pub use mount::Mount;
+pub use origins::Origins;
 pub use peer::Peer;
 pub use purge::{Purge, PurgeKind};
 pub use shared::{Clock, Log};
+pub use thalweg_origin::{Entry as FolderEntry, Listing as FolderListing};
 pub use tier::{Tier, TierConfig};
 pub use tokio::runtime::Handle as RuntimeHandle;
 pub use upstream::{BoxFuture, Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse};

@@ -1,38 +1,179 @@
 //! Groups of origins as upstreams.
+//!
+//! The answers of HTTP origins go through. Trees and buckets have objects alone: their folders get
+//! an index or a listing here, their paths without the slash of a folder a redirect, and their
+//! objects a media type by name.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use thalweg_caching::{FieldLines, StoredFields};
 use thalweg_origin::{Body, FailureKind, FetchError, Method, Note, OriginGroup, Request, Response};
+use thalweg_wire::coding::{AcceptEncoding, Coding};
 
+use crate::folders::{FolderPage, FolderPages, ListedFolders, beside};
 use crate::upstream::{BoxFuture, Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse};
 
-impl Upstream for OriginGroup {
-    fn fetch(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>> {
-        Box::pin(async move {
-            let Ok(method) = Method::from_bytes(request.method.as_bytes()) else {
-                return Err(UpstreamFailure { status: 502, reason: "the method cannot be sent to an origin".into() });
-            };
-            let mut asked = Request::new(method, &*request.target);
-            asked.fields = request.fields.lines().map(|(name, value)| (name.into(), value.into())).collect();
-            asked.body = request.content;
-            let mut response = Self::fetch(self, &asked).await.map_err(UpstreamFailure::from)?;
-            match &response.note {
-                // An operator has to do something, and the client cannot.
-                Some(Note::S3(problem)) => {
-                    let reason = format!("origin {}: {problem}", response.origin).into();
-                    return Err(UpstreamFailure { status: 502, reason });
-                }
-                Some(Note::Folder) if response.status == 301 => {
-                    let path = asked.path.split('?').next().unwrap_or_default();
-                    let name = path.rsplit('/').next().unwrap_or_default();
-                    response.fields.push((b"Location".to_vec(), format!("{name}/").into()));
-                }
-                _ => {}
+/// How long after its lifetime a listing may be used while it is made anew, in seconds.
+const STALE_WHILE_REVALIDATE_S: u64 = 60;
+
+/// The lifetime of a redirect to a folder, in seconds.
+const REDIRECT_S: u64 = 10;
+
+/// The types that a bucket gives an object which came to it without any.
+const TYPES_OF_NOTHING: [&[u8]; 2] = [b"application/octet-stream", b"binary/octet-stream"];
+
+/// A group of origins, with what a server adds to trees and buckets.
+pub struct Origins {
+    group: Arc<OriginGroup>,
+    pages: Arc<dyn FolderPages>,
+    folders: ListedFolders,
+}
+
+impl Origins {
+    /// A group with pages for its folders.
+    pub fn new(group: Arc<OriginGroup>, pages: Arc<dyn FolderPages>) -> Self {
+        Self { group, pages, folders: ListedFolders::default() }
+    }
+
+    async fn answer(&self, request: UpstreamRequest) -> Result<UpstreamResponse, UpstreamFailure> {
+        let Ok(method) = Method::from_bytes(request.method.as_bytes()) else {
+            return Err(UpstreamFailure { status: 502, reason: "the method cannot be sent to an origin".into() });
+        };
+        let mut asked = Request::new(method, &*request.target);
+        asked.fields = request.fields.lines().map(|(name, value)| (name.into(), value.into())).collect();
+        asked.body = request.content;
+        let response = self.fetch(&asked).await?;
+        if self.group.is_http(response.origin_index) {
+            return Ok(response.into());
+        }
+        let (path, query) = split(&request.target);
+        if response.note == Some(Note::Folder) && response.status == 404 {
+            return self.folder(asked, &request.fields, response).await;
+        }
+        if response.status == 404 && !path.ends_with('/') && self.has_folder(path).await {
+            return Ok(redirect(path, query));
+        }
+        Ok(self.typed(path, response))
+    }
+
+    /// Fetches from the group. A problem that an operator has to solve, and no client can, is a
+    /// failure.
+    async fn fetch(&self, request: &Request) -> Result<Response, UpstreamFailure> {
+        let response = self.group.fetch(request).await.map_err(UpstreamFailure::from)?;
+        match &response.note {
+            Some(Note::S3(problem)) => {
+                let status = if response.status == 503 { 503 } else { 502 };
+                Err(UpstreamFailure { status, reason: format!("origin {}: {problem}", response.origin).into() })
             }
-            Ok(response.into())
-        })
+            _ => Ok(response),
+        }
+    }
+
+    /// The index of a folder, or its listing; `nothing` is the answer if there is neither.
+    async fn folder(
+        &self,
+        asked: Request,
+        fields: &StoredFields,
+        nothing: Response,
+    ) -> Result<UpstreamResponse, UpstreamFailure> {
+        let (path, query) = split(&asked.path);
+        for name in &*self.pages.index_names(path) {
+            let index = format!("{path}{name}");
+            let response = self.fetch(&Request { path: index.clone(), ..asked.clone() }).await?;
+            // An index that is a folder itself is none.
+            if response.status != 404 && response.note != Some(Note::Folder) {
+                return Ok(self.typed(&index, response));
+            }
+        }
+        if !self.pages.is_listed(path) {
+            return Ok(nothing.into());
+        }
+        let Some(listed) = self.folders.find(&self.group, &self.pages, path).await? else {
+            return Ok(nothing.into());
+        };
+        let (folder, query) = (Arc::clone(&listed.folder), query.map(str::to_owned));
+        let is_gzip = fields.first("accept-encoding").is_some_and(accepts_gzip);
+        let Some(page) = beside(move || folder.page(query.as_deref(), is_gzip)).await? else {
+            return Ok(nothing.into());
+        };
+        Ok(page_response(page, fields, listed.fresh_s(), asked.method == Method::HEAD))
+    }
+
+    /// Whether there is a folder of a name that no object has. An origin that does not tell has
+    /// none.
+    async fn has_folder(&self, path: &str) -> bool {
+        matches!(self.group.list_some(path, 1).await, Ok(Some(_)))
+    }
+
+    /// A response of a tree or bucket, with a media type by name if it has none.
+    fn typed(&self, path: &str, mut response: Response) -> UpstreamResponse {
+        let is_of_nothing = |value: &[u8]| TYPES_OF_NOTHING.iter().any(|nothing| value.eq_ignore_ascii_case(nothing));
+        let own = response.field("content-type");
+        // A 304 without a type leaves the stored one.
+        if matches!(response.status, 200 | 206) && own.is_none_or(is_of_nothing) {
+            response.fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"content-type"));
+            response.fields.push((b"Content-Type".to_vec(), self.pages.media_type(path).as_bytes().to_vec()));
+        } else if response.status == 304 && own.is_some_and(is_of_nothing) {
+            response.fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"content-type"));
+        }
+        response.into()
+    }
+}
+
+impl Upstream for Origins {
+    fn fetch(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>> {
+        Box::pin(self.answer(request))
+    }
+}
+
+/// A page as the response to a request. It is validated by its tag.
+fn page_response(page: FolderPage, request: &StoredFields, fresh_s: u64, is_head: bool) -> UpstreamResponse {
+    let mut fields = StoredFields::default();
+    page.fields.iter().for_each(|(name, value)| fields.push(name, value));
+    let lifetime = format!("max-age={fresh_s}, stale-while-revalidate={STALE_WHILE_REVALIDATE_S}");
+    fields.push("Cache-Control", lifetime.as_bytes());
+    let is_unchanged = request.first("if-none-match").is_some_and(|condition| names_tag(condition, &page.tag));
+    let (status, body) = if is_unchanged { (304, Bytes::new()) } else { (200, page.body) };
+    let length = Some(body.len() as u64).filter(|_| !is_unchanged);
+    let content = Box::new(Whole(Some(body).filter(|body| !is_head && !body.is_empty())));
+    UpstreamResponse { status, fields, length, content, is_peers: false }
+}
+
+/// 301 to the folder of a path: relative, since the mount may be elsewhere than the bucket's root.
+fn redirect(path: &str, query: Option<&str>) -> UpstreamResponse {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    let mut fields = StoredFields::default();
+    // A colon in the first segment would be that of a scheme (RFC 3986, 4.2).
+    fields.push("Location", format!("./{name}/{query}").as_bytes());
+    fields.push("Cache-Control", format!("max-age={REDIRECT_S}").as_bytes());
+    UpstreamResponse { status: 301, fields, length: Some(0), content: Box::new(Whole(None)), is_peers: false }
+}
+
+/// A target's path and query.
+fn split(target: &str) -> (&str, Option<&str>) {
+    target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)))
+}
+
+/// Whether a request accepts gzip more than bytes as they are.
+fn accepts_gzip(value: &[u8]) -> bool {
+    let accepted = AcceptEncoding::of_values(std::iter::once(value));
+    accepted.quality(Coding::Gzip) > accepted.identity().unwrap_or(0)
+}
+
+/// Whether a condition names a tag, or all.
+fn names_tag(condition: &[u8], tag: &[u8]) -> bool {
+    condition == b"*" || condition.windows(tag.len().max(1)).any(|part| part == tag)
+}
+
+/// Content that is in memory.
+struct Whole(Option<Bytes>);
+
+impl UpstreamContent for Whole {
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Arc<str>>>> {
+        let next = self.0.take().map(Ok);
+        Box::pin(async move { next })
     }
 }
 
@@ -53,6 +194,8 @@ impl From<Response> for UpstreamResponse {
 impl From<FetchError> for UpstreamFailure {
     fn from(error: FetchError) -> Self {
         let status = match error.kind() {
+            // A path that no origin may be asked for.
+            FailureKind::Request => 400,
             FailureKind::Overloaded => 503,
             FailureKind::Timeout(_) => 504,
             _ => 502,

@@ -64,7 +64,7 @@ pub trait UpstreamContent: Send {
 /// Why an origin gave no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamFailure {
-    /// The status that a client gets: 502, 503 or 504.
+    /// The status that a client gets: 400, 502, 503 or 504.
     pub status: u16,
     /// Each attempt: at which origin, and how it failed.
     pub reason: Arc<str>,

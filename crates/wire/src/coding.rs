@@ -59,8 +59,14 @@ impl AcceptEncoding {
     /// are skipped; of several about the same coding the first counts.
     #[must_use]
     pub fn of(fields: Fields<'_>) -> Self {
+        Self::of_values(fields.all("accept-encoding"))
+    }
+
+    /// The same for the values of the fields.
+    #[must_use]
+    pub fn of_values<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut accept = Self::IDENTITY;
-        for (name, quality) in fields.all("accept-encoding").flat_map(list_elements).filter_map(parse_element) {
+        for (name, quality) in values.flat_map(list_elements).filter_map(parse_element) {
             let place = match name {
                 b"*" => &mut accept.others,
                 _ if name.eq_ignore_ascii_case(b"identity") => &mut accept.identity,

@@ -19,11 +19,11 @@ use thalweg_origin::{
     Trust,
 };
 use thalweg_serve::{
-    CacheTier, ErrorLog, Level, MountConfig, OriginConfig as OriginSettings, OriginProtocol, PurgeAnswered,
-    ServerConfig, TierFigures, VolumeConfig,
+    CacheTier, ErrorLog, Level, MountConfig, OriginConfig as OriginSettings, OriginPages, OriginProtocol,
+    PurgeAnswered, Rule, ServerConfig, SiteConfig, TierFigures, VolumeConfig,
 };
 use thalweg_sys::clock;
-use thalweg_tier::{Answered, Ask, Cluster, ConsistentRule, Mount, Tier, TierConfig, Upstream};
+use thalweg_tier::{Answered, Ask, Cluster, ConsistentRule, Mount, Origins, Tier, TierConfig, Upstream};
 use url::Url;
 
 use super::cluster::{self, Identity, Membership, OriginFiles};
@@ -80,6 +80,10 @@ struct MountSettings {
     /// The host that selects the mount's site, and the server's place in its cluster.
     host: Option<String>,
     cluster: Option<Identity>,
+    /// The rules of its site, and the paths of the site's other mounts, by which folders are listed.
+    rules: Vec<Rule>,
+    others: Vec<String>,
+    listing_bytes_max: usize,
 }
 
 /// The mounts of a configuration, as loops number them.
@@ -344,19 +348,19 @@ impl RunningTier {
         let _runtime = self.tier.runtime().enter();
         let group = OriginGroup::new(origins, GroupConfig { order, ..GroupConfig::default() });
         let origins = Arc::new(group.map_err(|error| refuse(error.to_string()))?);
+        let MountSettings { rules, others, listing_bytes_max, .. } = &settings;
+        let pages = OriginPages::new(rules, &settings.mount, others, *listing_bytes_max);
+        let pages = pages.map_err(|error| refuse(error.to_string()))?;
+        let upstream: Arc<dyn Upstream> = Arc::new(Origins::new(Arc::clone(&origins), Arc::new(pages)));
         let identity = settings.cluster.as_ref();
-        let upstream = Arc::clone(&origins) as Arc<dyn Upstream>;
-        let cluster = identity.map(|identity| Arc::new(identity.cluster(&settings.name, upstream)));
+        let cluster = identity.map(|identity| Arc::new(identity.cluster(&settings.name, Arc::clone(&upstream))));
         let consistent = forwarding.consistent.iter().map(|pattern| ConsistentRule::parse(pattern));
         let number = self.tier.add_mount(Mount {
             name: settings.name.as_str().into(),
             path: settings.mount.path.as_str().into(),
             policy: forwarding.policy(),
             consistent: consistent.collect::<Result<_, _>>().map_err(|error| refuse(error.to_string()))?,
-            upstream: match &cluster {
-                Some(cluster) => Arc::clone(cluster) as Arc<dyn Upstream>,
-                None => Arc::clone(&origins) as Arc<dyn Upstream>,
-            },
+            upstream: cluster.clone().map_or(upstream, |cluster| cluster as Arc<dyn Upstream>),
         });
         Ok(AddedMount { settings, number, origins, cluster })
     }
@@ -382,9 +386,10 @@ impl MountSettings {
         let files: OriginFiles = files.map(|(path, bytes)| (path.clone(), bytes.clone())).collect();
         let sites = config.sites.iter().flat_map(|site| {
             let host = site.names.first().map_or("", String::as_str);
-            site.mounts.iter().filter(|mount| !mount.forwarding.origins.is_empty()).map(move |mount| (host, mount))
+            let mounts = site.mounts.iter().filter(|mount| !mount.forwarding.origins.is_empty());
+            mounts.map(move |mount| (site, host, mount))
         });
-        let settings = sites.map(|(host, mount)| {
+        let settings = sites.map(|(site, host, mount)| {
             let named = mount.forwarding.origins.iter();
             let origins = named.filter_map(|named| config.origins.iter().find(|origin| origin.name == named.name));
             Self {
@@ -395,10 +400,22 @@ impl MountSettings {
                 // A name that the wildcard of the site matches selects it.
                 host: Some(host.replace('*', "cluster")).filter(|host| !host.is_empty()),
                 cluster: cluster.cloned(),
+                rules: site.rules.clone(),
+                others: others_of(site, mount),
+                listing_bytes_max: config.cache.listing_bytes_max,
             }
         });
         settings.collect()
     }
+}
+
+/// The paths of the other mounts of a site that serve something, in an order of their own.
+fn others_of(site: &SiteConfig, mount: &MountConfig) -> Vec<String> {
+    let is_served = |other: &&MountConfig| other.has_root() || !other.forwarding.origins.is_empty();
+    let others = site.mounts.iter().filter(|other| other.path != mount.path).filter(is_served);
+    let mut paths: Vec<String> = others.map(|other| other.path.clone()).collect();
+    paths.sort_unstable();
+    paths
 }
 
 /// An origin as its settings have it.

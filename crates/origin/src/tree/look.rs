@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::io;
 use std::ops::ControlFlow;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::io::Errno;
 use thalweg_sys::file::{FileKind, Stamp, leads_nowhere};
@@ -18,7 +18,7 @@ use thalweg_wire::target::relative_path;
 use super::conditions::{Part, select};
 use crate::failure::{Failure, FailureKind};
 use crate::fields::FieldLine;
-use crate::listing::{Entry, Listing};
+use crate::listing::{Entry, LISTING_TIME, Listing};
 use crate::message::Request;
 use crate::path::split_query;
 
@@ -78,8 +78,11 @@ pub(super) fn list(root: &Root, path: &str, entries_max: usize) -> Result<Option
         ControlFlow::Continue(())
     });
     visited.map_err(|error| read_failure("listing the folder", &error))?;
-    let entries = names.into_iter().filter_map(|name| entry(&folder, root, path, name));
-    Ok(Some(Listing::new(entries.collect(), is_complete)))
+    let (begun, seen) = (Instant::now(), names.len());
+    let mut looked_at = 0;
+    let names = names.into_iter().take_while(|_| begun.elapsed() < LISTING_TIME).inspect(|_| looked_at += 1);
+    let entries = names.filter_map(|name| entry(&folder, root, path, name)).collect();
+    Ok(Some(Listing::new(entries, is_complete && looked_at == seen)))
 }
 
 /// The entry of a name. Links are followed as for requests, beneath the root; what could not be

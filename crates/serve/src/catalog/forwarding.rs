@@ -23,6 +23,8 @@ pub(crate) struct ForwardingMount {
     pub(crate) allow: Box<str>,
     /// Most bytes of the content of a request.
     pub(crate) content_bytes_max: usize,
+    /// All origins are buckets, in whose keys an encoded slash is a slash.
+    is_of_keys: bool,
     methods: Box<[Box<str>]>,
 }
 
@@ -34,7 +36,11 @@ impl ForwardingMounts {
             let is_forwarding = !mount.forwarding.origins.is_empty();
             is_forwarding.then(|| {
                 count += 1;
-                ForwardingMount::of(mount, count - 1)
+                let is_of_keys =
+                    mount.forwarding.origins.iter().all(|named| {
+                        config.origins.iter().any(|origin| origin.name == named.name && origin.s3.is_some())
+                    });
+                ForwardingMount::of(mount, count - 1, is_of_keys)
             })
         });
         let mounts: Vec<_> = mounts.collect();
@@ -54,7 +60,7 @@ impl ForwardingMounts {
 }
 
 impl ForwardingMount {
-    pub(super) fn of(config: &MountConfig, index: usize) -> Self {
+    pub(super) fn of(config: &MountConfig, index: usize, is_of_keys: bool) -> Self {
         let mut methods: Vec<Box<str>> = config.forwarding.methods.iter().map(|name| name.as_str().into()).collect();
         let has_others = methods.iter().any(|name| !matches!(&**name, "GET" | "HEAD" | "OPTIONS"));
         let forwards_options = methods.iter().any(|name| &**name == "OPTIONS");
@@ -68,8 +74,45 @@ impl ForwardingMount {
             prefix: relative(&config.path).into(),
             allow: allow.into(),
             content_bytes_max: config.forwarding.content_bytes_max,
+            is_of_keys,
             methods: methods.into(),
         }
+    }
+
+    #[cold]
+    fn push_resolved(&self, path: Option<&[u8]>, name: &[u8], out: &mut Vec<u8>) {
+        if let Some(own) = path.and_then(|path| self.resolved(path)) {
+            return out.extend_from_slice(&own);
+        }
+        let rest = name.strip_prefix(&*self.prefix).unwrap_or_default();
+        let rest = percent_encode(rest.strip_prefix(b"/").unwrap_or(rest), PATH_ESCAPED);
+        rest.for_each(|part| out.extend_from_slice(part.as_bytes()));
+    }
+
+    /// The path below the mount without dot segments and empty ones, as canonical names are made;
+    /// `None` if the mount's own path is written in another way.
+    fn resolved(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let mut segments: Vec<Vec<u8>> = Vec::new();
+        let mut is_folder = false;
+        for segment in path.strip_prefix(b"/")?.split(|&byte| byte == b'/') {
+            let mut normal = Vec::with_capacity(segment.len());
+            if !push_unescaped(segment, self.is_of_keys, &mut normal) {
+                return None;
+            }
+            is_folder = matches!(&*normal, b"" | b"." | b"..");
+            match &*normal {
+                b"." => {}
+                // It takes back an empty segment as well as another (RFC 3986, 5.2.4).
+                b".." => drop(segments.pop()),
+                _ => segments.push(normal),
+            }
+        }
+        segments.retain(|segment| !segment.is_empty());
+        let mut resolved = segments.join(&b'/');
+        if is_folder && !resolved.is_empty() {
+            resolved.push(b'/');
+        }
+        Some(resolved.strip_prefix(&*self.prefix)?.to_vec())
     }
 
     /// Whether requests by a method are forwarded.
@@ -78,19 +121,18 @@ impl ForwardingMount {
     }
 
     /// Appends the target that origins are asked for: the path below the mount, and the query. The
-    /// path is the client's own if it is in normal form, but for escapes of characters that need
-    /// none, so that a `%2B` of a client stays one; else it is made of the canonical name. `path`
-    /// is `None` if that name was rewritten.
+    /// path is the client's own in normal form: without dot segments and empty ones, and without
+    /// escapes of characters that need none, so that `%7E` is `~`, and a `%2B` stays one. So does an
+    /// encoded slash, but for buckets. The path is made of the canonical name if that was rewritten,
+    /// in which case `path` is `None`, or if the client has escaped the mount's own path.
     #[inline]
     pub(crate) fn push_target(&self, path: Option<&[u8]>, name: &[u8], query: Option<&[u8]>, out: &mut Vec<u8>) {
         let start = out.len();
         let own = path.and_then(|path| path.strip_prefix(b"/")?.strip_prefix(&*self.prefix));
         out.push(b'/');
-        if !own.is_some_and(|own| push_normal(own, out)) {
+        if !own.is_some_and(|own| push_normal(own, self.is_of_keys, out)) {
             out.truncate(start + 1);
-            let rest = name.strip_prefix(&*self.prefix).unwrap_or_default();
-            percent_encode(rest.strip_prefix(b"/").unwrap_or(rest), PATH_ESCAPED)
-                .for_each(|part| out.extend_from_slice(part.as_bytes()));
+            self.push_resolved(path, name, out);
         }
         if let Some(query) = query {
             out.push(b'?');
@@ -101,13 +143,20 @@ impl ForwardingMount {
 
 /// Appends a path with the escapes of unreserved characters undone and the others in capitals (RFC
 /// 3986, 6.2.2). Returns whether it has none but normal segments.
-fn push_normal(path: &[u8], out: &mut Vec<u8>) -> bool {
+fn push_normal(path: &[u8], is_of_keys: bool, out: &mut Vec<u8>) -> bool {
     let start = out.len();
+    push_unescaped(path, is_of_keys, out) && is_normal(&out[start..])
+}
+
+/// Appends a path with its escapes in normal form. Returns whether they are all well-formed.
+fn push_unescaped(path: &[u8], is_of_keys: bool, out: &mut Vec<u8>) -> bool {
     let mut rest = path;
     while let Some(at) = memchr::memchr(b'%', rest) {
         out.extend_from_slice(&rest[..at]);
         let Some(byte) = rest.get(at + 1..at + 3).and_then(hex) else { return false };
         match byte {
+            // One that would make an empty segment stays, as that would be taken out.
+            b'/' if is_of_keys && is_inside_name(out, &rest[at + 3..]) => out.push(b'/'),
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte),
             _ => {
                 out.push(b'%');
@@ -117,7 +166,17 @@ fn push_normal(path: &[u8], out: &mut Vec<u8>) -> bool {
         rest = &rest[at + 3..];
     }
     out.extend_from_slice(rest);
-    is_normal(&out[start..])
+    true
+}
+
+/// Whether names are on both sides of a slash.
+fn is_inside_name(before: &[u8], after: &[u8]) -> bool {
+    let is_slash = after.get(..3).is_some_and(|escape| escape.eq_ignore_ascii_case(b"%2f"));
+    before.last().is_some_and(|&byte| byte != b'/')
+        && !before.ends_with(b"%2F")
+        && !after.is_empty()
+        && after[0] != b'/'
+        && !is_slash
 }
 
 /// Whether a path without the slash in front has no dot segment and no empty one but the last.
@@ -148,12 +207,12 @@ fn hex(digits: &[u8]) -> Option<u8> {
 mod tests {
     use super::*;
     use crate::config::{ListenAddr, MountOrigin};
-    use crate::content::name::canonical_name;
+    use crate::content::name::{canonical_name, name_with_slashes};
 
     fn mount(path: &str, methods: &[&str]) -> ForwardingMount {
         let mut config = MountConfig::new(path, "");
         config.forwarding.methods = methods.iter().map(|&name| name.to_owned()).collect();
-        ForwardingMount::of(&config, 0)
+        ForwardingMount::of(&config, 0, false)
     }
 
     #[test]
@@ -185,6 +244,32 @@ mod tests {
         check("/", "/b/.", None, "/b/");
         check("/", "/b//", None, "/b/");
         check("/", "/.well-known/x..y", None, "/.well-known/x..y");
+    }
+
+    #[test]
+    fn an_encoded_slash_stays_but_in_keys() {
+        #[track_caller]
+        fn check(mount_path: &str, path: &str, http: &str, key: &str) {
+            let mut name = Vec::new();
+            name_with_slashes(path.as_bytes(), &mut name).unwrap();
+            for (is_of_keys, expected) in [(false, http), (true, key)] {
+                let mount = ForwardingMount { is_of_keys, ..mount(mount_path, &["GET"]) };
+                let mut target = Vec::new();
+                mount.push_target(Some(path.as_bytes()), &name, None, &mut target);
+                assert_eq!(String::from_utf8(target).unwrap(), expected, "{mount_path} {path} {is_of_keys}");
+            }
+        }
+        check("/", "/a%2Fb", "/a%2Fb", "/a/b");
+        check("/", "/a%2fb%2Fc/%7ed", "/a%2Fb%2Fc/~d", "/a/b/c/~d");
+        check("/", "/x//a%2fb", "/x/a%2Fb", "/x/a/b");
+        // Keys may have empty segments, which only an encoded slash can name.
+        check("/", "/a/%2Fb", "/a/%2Fb", "/a/%2Fb");
+        check("/", "/a%2F%2fb", "/a%2F%2Fb", "/a%2F%2Fb");
+        check("/", "/a%2F", "/a%2F", "/a%2F");
+        check("/", "/%2Fa", "/%2Fa", "/%2Fa");
+        check("/debian/", "/debian/a%2Fb", "/a%2Fb", "/a/b");
+        // The mount's own path is written in another way.
+        check("/debian/", "/debian%2Fa", "/a", "/a");
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn of_mount(mount: &MountConfig, config: &ServerConfig, at: &str, faults: &mut V
             add(&format!("methods.{index}"), format!("{method:?} is no method; expected capitals, as in \"POST\""));
         }
     }
-    let methods = ForwardingMount::of(mount, 0);
+    let methods = ForwardingMount::of(mount, 0, false);
     if !methods.forwards("GET") || !methods.forwards("HEAD") {
         add("methods", "GET and HEAD are always forwarded; list them, too".to_owned());
     }

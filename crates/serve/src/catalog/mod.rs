@@ -9,7 +9,7 @@ pub(crate) mod host;
 pub(crate) mod networks;
 pub(crate) mod places;
 pub(crate) mod routing;
-mod rules;
+pub(crate) mod rules;
 pub(crate) mod site;
 mod template;
 mod tls_faults;

@@ -21,7 +21,7 @@ use crate::content::policy::ResponsePolicy;
 const INDEX: &str = "index.html";
 
 /// The rules of a site.
-pub(super) struct Rules {
+pub(crate) struct Rules {
     rules: Vec<CompiledRule>,
     /// One entry for each combination of rules that was met. The operator's rules bound their
     /// number; clients cannot add to it.
@@ -30,10 +30,10 @@ pub(super) struct Rules {
 
 /// The settings that several rules come to.
 #[derive(Clone)]
-pub(super) struct EffectiveSettings {
-    pub(super) settings: Arc<Settings>,
-    pub(super) policy: Arc<ResponsePolicy>,
-    pub(super) index_names: Arc<[String]>,
+pub(crate) struct EffectiveSettings {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) policy: Arc<ResponsePolicy>,
+    pub(crate) index_names: Arc<[String]>,
 }
 
 struct CompiledRule {
@@ -45,7 +45,7 @@ struct CompiledRule {
 
 impl Rules {
     /// Compiles rules.
-    pub(super) fn compile(rules: &[Rule]) -> Result<Self, CatalogError> {
+    pub(crate) fn compile(rules: &[Rule]) -> Result<Self, CatalogError> {
         let rules = rules.iter().map(CompiledRule::new).collect::<Result<_, _>>()?;
         Ok(Self { rules, effective: Mutex::default() })
     }
@@ -57,7 +57,7 @@ impl Rules {
 
     /// The settings of a file in a folder, or of the folder itself. The folder's name ends with a
     /// slash, or is empty for the topmost.
-    pub(super) fn effective(&self, folder: &[u8], file: Option<&[u8]>) -> EffectiveSettings {
+    pub(crate) fn effective(&self, folder: &[u8], file: Option<&[u8]>) -> EffectiveSettings {
         let holds: Box<[bool]> = self.rules.iter().map(|rule| rule.holds(folder, file)).collect();
         let mut known = self.effective.lock().unwrap_or_else(PoisonError::into_inner);
         let effective = known.entry(holds).or_insert_with_key(|holds| {
@@ -132,6 +132,6 @@ pub(super) fn compile_pattern(pattern: &str) -> Result<GlobMatcher, globset::Err
 }
 
 /// A path of a site as canonical names begin with it.
-pub(super) fn relative(path: &str) -> &[u8] {
+pub(crate) fn relative(path: &str) -> &[u8] {
     path.strip_prefix('/').unwrap_or(path).as_bytes()
 }

@@ -67,6 +67,7 @@ pub(crate) struct Mount {
     prefix: Box<[u8]>,
     /// `None` if all requests are redirected, or origins answer.
     tree: Option<Tree>,
+    has_origins: bool,
     /// Its place among the mounts of all sites, in the order of the configuration.
     pub(crate) number: u16,
 }
@@ -155,7 +156,7 @@ impl Namespace for Sites {
             Some(rest) => rest.len() > 1 && rest.starts_with(b"/"),
             None => false,
         };
-        self.sites[site].mounts.iter().any(|mount| mount.tree.is_some() && is_beneath(&mount.prefix))
+        self.sites[site].mounts.iter().any(|mount| mount.is_served() && is_beneath(&mount.prefix))
     }
 
     fn policy(&self, site: usize, folder: &[u8], file: &[u8]) -> Arc<ResponsePolicy> {
@@ -205,7 +206,7 @@ impl Site {
     fn place<'s, 'n>(&'s self, name: &'n [u8]) -> Place<'s, 'n> {
         let name = if name == b"/" { b"" } else { name };
         match self.mount_of(name) {
-            Some(Mount { prefix, tree: Some(tree), number }) => match name.strip_prefix(&**prefix) {
+            Some(Mount { prefix, tree: Some(tree), number, .. }) => match name.strip_prefix(&**prefix) {
                 Some(name) => Place::Within { tree, mount: *number, name },
                 None => Place::MountPoint,
             },
@@ -219,12 +220,13 @@ impl Site {
         self.mounts.iter().find(leads)
     }
 
-    /// The trees of mounts beneath a folder, by their paths in it, without the slash at the end.
-    /// The folder ends with a slash, or is empty for the topmost.
-    pub(crate) fn mounts_beneath<'s>(&'s self, folder: &'s [u8]) -> impl Iterator<Item = (&'s [u8], &'s Tree)> {
-        self.mounts.iter().filter_map(move |mount| {
+    /// The mounts beneath a folder, by their paths in it, without the slash at the end, and with
+    /// their trees; `None` for those of origins. The folder ends with a slash, or is empty for the
+    /// topmost.
+    pub(crate) fn mounts_beneath<'s>(&'s self, folder: &'s [u8]) -> impl Iterator<Item = (&'s [u8], Option<&'s Tree>)> {
+        self.mounts.iter().filter(|mount| mount.is_served()).filter_map(move |mount| {
             let path = mount.prefix.strip_prefix(folder)?.strip_suffix(b"/")?;
-            Some((path, mount.tree.as_ref()?)).filter(|(path, _)| !path.is_empty())
+            Some((path, mount.tree.as_ref())).filter(|(path, _)| !path.is_empty())
         })
     }
 
@@ -252,7 +254,13 @@ impl Mount {
         let open = || Tree::open(root, *symlinks, *dot_files, prefix.is_empty());
         let tree = config.has_root().then(open).transpose();
         let tree = tree.map_err(|error| CatalogError::Root { path: root.clone(), error })?;
-        Ok(Self { prefix: prefix.into(), tree, number: number as u16 })
+        let has_origins = !config.forwarding.origins.is_empty();
+        Ok(Self { prefix: prefix.into(), tree, has_origins, number: number as u16 })
+    }
+
+    /// Whether it is more than a redirect.
+    fn is_served(&self) -> bool {
+        self.tree.is_some() || self.has_origins
     }
 }
 

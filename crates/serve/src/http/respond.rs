@@ -18,7 +18,6 @@ use crate::catalog::routing::Routed;
 use crate::catalog::site::Sites;
 use crate::content::blocking_pool::{Job, JobKind};
 use crate::content::local::origin::{Loaded, LocalOrigin};
-use crate::content::name::canonical_name;
 use crate::content::object::Object;
 use crate::content::origin::{Opening, Origin, Outcome};
 use crate::content::refusal::Refusal;
@@ -252,7 +251,7 @@ impl Responder {
         let Some(site) = self.origin.namespace().of_request(request) else {
             return Answer::Encoded(self.deny((request, context.peer), Denial::of(421), topmost, out));
         };
-        if let Err(refusal) = canonical_name(path, &mut self.name) {
+        if let Err(refusal) = self.find_name(site, path) {
             return Answer::Encoded(self.deny((request, context.peer), refusal.into(), topmost, out));
         }
         let mut is_rewritten = false;

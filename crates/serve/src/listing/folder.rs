@@ -38,7 +38,6 @@ impl Folder {
     }
 
     /// A folder with these entries and nothing else to it.
-    #[cfg(test)]
     pub(super) fn of_index(index: Index) -> Self {
         let stamp = Stamp::default();
         Self { stamp, unsettled: false, index, header: None, readme: None, last_modified: None }

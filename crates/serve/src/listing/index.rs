@@ -47,6 +47,8 @@ pub(crate) struct Tally {
     pub(crate) bytes: u64,
     /// Of the entries, so many were not kept.
     pub(crate) omitted: u64,
+    /// The folder has more entries, whose number is not known.
+    pub(crate) is_cut_off: bool,
     /// The second of the latest change to any of them, if there are any.
     pub(crate) changed_s: Option<i64>,
 }
@@ -76,8 +78,8 @@ struct Entry {
     size: u64,
     modified_s: i64,
     name_start: u32,
-    /// File systems have names of 255 bytes at most.
-    name_bytes: u8,
+    /// File systems have names of 255 bytes at most, buckets of 1024.
+    name_bytes: u16,
     kind: Kind,
 }
 
@@ -112,10 +114,10 @@ impl Builder {
         }
     }
 
-    /// Takes in an entry and the second in which it was changed last. Names of more than 255 bytes
-    /// do not exist.
+    /// Takes in an entry and the second in which it was changed last. Names of more than 64 KiB do
+    /// not exist.
     pub(crate) fn push(&mut self, item: Item<'_>, changed_s: i64) {
-        let Ok(name_bytes) = u8::try_from(item.name.len()) else { return };
+        let Ok(name_bytes) = u16::try_from(item.name.len()) else { return };
         match item.kind {
             Kind::Folder => self.tally.folders += 1,
             Kind::File => self.tally.files += 1,
@@ -139,6 +141,11 @@ impl Builder {
         self.names.extend_from_slice(item.name);
         let Item { kind, size, modified_s, .. } = item;
         self.entries.push(Entry { size, modified_s, name_start, name_bytes, kind });
+    }
+
+    /// Notes that there are more entries, whose number is not known.
+    pub(crate) fn cut_off(&mut self) {
+        self.tally.is_cut_off = true;
     }
 
     /// Makes room for one more entry within the bound; `false` if there is none.
@@ -382,7 +389,7 @@ mod tests {
                 assert_eq!(found, expected, "{sort:?} {descending} {folders_first}");
             }
         }
-        let tally = Tally { folders: 2, files: 4, bytes: 17, omitted: 0, changed_s: Some(41) };
+        let tally = Tally { folders: 2, files: 4, bytes: 17, omitted: 0, is_cut_off: false, changed_s: Some(41) };
         assert_eq!(index(true).tally, tally);
     }
 

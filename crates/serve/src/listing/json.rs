@@ -25,6 +25,9 @@ struct Document<'d> {
     bytes: u64,
     /// Of the folders and files, so many are on no page.
     omitted: u64,
+    /// There if the folder has more entries, whose number is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incomplete: Option<bool>,
     /// There if names are filtered: the text, and how many contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<&'d str>,
@@ -66,6 +69,7 @@ pub(super) fn json(folder: &Folder, path: &[u8], style: &Style, view: View) -> O
         files: index.tally.files,
         bytes: index.tally.bytes,
         omitted: index.tally.omitted,
+        incomplete: index.tally.is_cut_off.then_some(true),
         filter: (!filter.is_empty()).then_some(&*filter),
         matching: (!filter.is_empty()).then_some(matching as u64),
         page: u64::from(page) + 1,

@@ -12,6 +12,7 @@ mod folder;
 mod index;
 mod json;
 mod natural;
+mod origin;
 mod page;
 mod read;
 mod style;
@@ -25,6 +26,8 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 use thalweg_sys::{Instant, Wait};
 use thalweg_wire::coding::Coding;
+
+pub use self::origin::OriginPages;
 
 use self::folder::Folder;
 use self::read::{Rendering, Task, Trust};

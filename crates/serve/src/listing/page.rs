@@ -133,6 +133,12 @@ fn filter(view: View, matching: usize) -> Markup {
 /// That the list is not the whole, if it is not.
 fn notice(tally: &Tally, kept: usize) -> Markup {
     html! {
+        @if tally.is_cut_off {
+            p.notice role="note" {
+                "This list is not complete: the folder has more entries than the " (text::count(tally.folders + tally.files))
+                " that its origin was asked for. All can be downloaded by name."
+            }
+        }
         @if tally.omitted > 0 {
             p.notice role="note" {
                 "This folder has more entries than can be listed: only the first " (text::count(kept as u64))

@@ -51,7 +51,7 @@ const COMPRESSION_LEVEL: u32 = 5;
 /// Fields of all listings, unless the settings have others of these names. The page needs nothing
 /// from elsewhere; what a header or readme brings along may be styled and have pictures from this
 /// site, but cannot run.
-const FIELDS: [(&str, &str); 2] = [
+pub(super) const FIELDS: [(&str, &str); 2] = [
     (
         "Content-Security-Policy",
         "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; form-action 'self'; \
@@ -59,6 +59,9 @@ const FIELDS: [(&str, &str); 2] = [
     ),
     ("X-Content-Type-Options", "nosniff"),
 ];
+
+/// The time of an entry of which none is known; no year of a date is as early.
+pub(super) const UNKNOWN_S: i64 = i64::MIN;
 
 /// A page of a folder that is to be made.
 pub(super) struct Task {
@@ -138,7 +141,7 @@ impl Task {
     pub(super) fn run(&self) -> Result<Rendering, Refusal> {
         let folder = self.folder()?;
         let is_made = self.is_made && self.known.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, &folder));
-        let page = if is_made { None } else { self.render(&folder) };
+        let page = if is_made { None } else { render(&folder, &[b"/", self.path()].concat(), &self.style, self.view) };
         let was_checked = !matches!(self.known, Some((_, Trust::Blind)));
         Ok(Rendering { view: self.view, was_checked, policy: self.policy()?, page, folder })
     }
@@ -235,13 +238,12 @@ impl Task {
             if self.style.hides(name) || location.hides(path) {
                 continue;
             }
-            let Ok(root) = tree.open_folder(b"", Wait::Allowed, &mut Vec::new()) else { continue };
-            let new = MountedFolder {
-                modified_s: root.stamp.modified_s,
-                changed_s: seconds(&root.stamp),
-                is_mount: name == path,
-                is_in_tree: false,
+            let (modified_s, changed_s) = match tree.map(|tree| tree.open_folder(b"", Wait::Allowed, &mut Vec::new())) {
+                Some(Ok(root)) => (root.stamp.modified_s, seconds(&root.stamp)),
+                Some(Err(_)) => continue,
+                None => (UNKNOWN_S, UNKNOWN_S),
             };
+            let new = MountedFolder { modified_s, changed_s, is_mount: name == path, is_in_tree: false };
             let folder = mounted.entry(name).or_insert(new);
             if new.is_mount || !folder.is_mount && folder.modified_s < new.modified_s {
                 *folder = new;
@@ -272,20 +274,6 @@ impl Task {
         folder.may_use(name, state.kind).then_some((kind, state))
     }
 
-    fn render(&self, folder: &Folder) -> Option<Page> {
-        let path = [b"/", self.path()].concat();
-        let body = match self.view.format {
-            Format::Html => page::html(folder, &path, &self.style, self.view)?,
-            Format::Json => json::json(folder, &path, &self.style, self.view)?,
-        };
-        let mut hasher = FixedState::default().build_hasher();
-        hasher.write(body.as_bytes());
-        let mut tag = b"list-".to_vec();
-        push_hex(&mut tag, hasher.finish());
-        let body = body.into_bytes();
-        Some(Page { compressed: compressed(&body), body, tag, last_modified: folder.last_modified })
-    }
-
     /// The policy of the folder's settings, with the fields that all listings have.
     fn policy(&self) -> Result<Arc<ResponsePolicy>, Refusal> {
         let mut settings = Settings::clone(&self.settings);
@@ -296,6 +284,20 @@ impl Task {
         }
         ResponsePolicy::of(&settings).map(Arc::new).map_err(|_| Refusal::Failed)
     }
+}
+
+/// A view of a folder; `None` if it has no such page. `path` is the folder's on the site.
+pub(super) fn render(folder: &Folder, path: &[u8], style: &Style, view: View) -> Option<Page> {
+    let body = match view.format {
+        Format::Html => page::html(folder, path, style, view)?,
+        Format::Json => json::json(folder, path, style, view)?,
+    };
+    let mut hasher = FixedState::default().build_hasher();
+    hasher.write(body.as_bytes());
+    let mut tag = b"list-".to_vec();
+    push_hex(&mut tag, hasher.finish());
+    let body = body.into_bytes();
+    Some(Page { compressed: compressed(&body), body, tag, last_modified: folder.last_modified })
 }
 
 /// A page by gzip, which all clients understand that understand any coding; `None` if it is small.

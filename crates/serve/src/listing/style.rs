@@ -55,14 +55,23 @@ impl Style {
         for pattern in &style.hide {
             hide.add(Glob::new(pattern)?);
         }
-        Ok(Self {
+        Ok(Self::of(style, hide.build()?))
+    }
+
+    /// The style of settings that say nothing.
+    pub(super) fn plain() -> Self {
+        Self::of(&ListingStyle::default(), GlobSet::empty())
+    }
+
+    fn of(style: &ListingStyle, hide: GlobSet) -> Self {
+        Self {
             name_width: style.name_width,
-            hide: hide.build()?,
+            hide,
             header: style.header.clone(),
             readme: style.readme.clone(),
             page_entries: style.page_entries.clamp(1, PAGE_ENTRIES_MAX),
             folders_first: style.folders_first,
-        })
+        }
     }
 
     /// Whether a name is not shown.

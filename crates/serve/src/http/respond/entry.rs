@@ -6,7 +6,6 @@ use thalweg_wire::RequestHead;
 
 use super::{Denial, Outcomes, RequestContext, Responder, file_target};
 use crate::catalog::routing::Routed;
-use crate::content::name::canonical_name;
 use crate::http::gate::Closed;
 use crate::http::response::{Encoder, PageField, Summary};
 
@@ -88,8 +87,9 @@ impl Responder {
         out: &mut impl Encoder,
     ) -> Option<Summary> {
         self.gate.as_ref()?;
-        let has_name = file_target(request).is_some_and(|(path, _)| canonical_name(path, &mut self.name).is_ok());
-        let site = self.origin.namespace().of_request(request).filter(|_| has_name);
+        let site = self.origin.namespace().of_request(request);
+        let site =
+            site.filter(|&site| file_target(request).is_some_and(|(path, _)| self.find_name(site, path).is_ok()));
         self.refuse_at_gate(request, site, outcomes, context, out)
     }
 }

@@ -10,8 +10,9 @@ use super::{Answer, Denial, ForSite, RequestContext, Responder, file_target};
 use crate::catalog::forwarding::ForwardingMount;
 use crate::content::forwarded::relayed_fields;
 use crate::content::local::namespace::Namespace;
-use crate::content::name::{canonical_name, split};
+use crate::content::name::{canonical_name, has_encoded_slash, name_with_slashes, split};
 use crate::content::object::Object;
+use crate::content::refusal::Refusal;
 use crate::content::relay::{BodyReader, MemoryReader};
 use crate::content::tier::TierAnswer;
 use crate::date_cache::DateCache;
@@ -44,6 +45,27 @@ impl Responder {
         self.forwarder.as_ref().map(|forwarder| forwarder.begin_content(bytes_max))
     }
 
+    /// Finds the canonical name of a path of a site. An encoded slash is the name of nothing in a
+    /// folder of this host, and an origin may have it.
+    #[inline]
+    pub(super) fn find_name(&mut self, site: usize, path: &[u8]) -> Result<(), Refusal> {
+        match canonical_name(path, &mut self.name) {
+            Err(Refusal::NotFound) if self.forwarder.is_some() && has_encoded_slash(path) => {
+                self.find_name_with_slashes(site, path)
+            }
+            other => other,
+        }
+    }
+
+    #[cold]
+    fn find_name_with_slashes(&mut self, site: usize, path: &[u8]) -> Result<(), Refusal> {
+        name_with_slashes(path, &mut self.name)?;
+        let sites = self.origin.namespace();
+        let number = sites.mount_number(site, &self.name);
+        let mount = sites.forwarding.as_ref().and_then(|mounts| mounts.get(number));
+        mount.map(|_| ()).ok_or(Refusal::NotFound)
+    }
+
     /// Brings what the request that is answered next has waited for.
     pub(crate) fn bring(&mut self, answer: Option<Box<TierAnswer>>, content: Option<Content>) {
         if let Some(forwarder) = &mut self.forwarder {
@@ -60,9 +82,9 @@ impl Responder {
     /// The mount with origins that a request is for, if it forwards the request's method.
     fn forwarding_mount(&mut self, request: &RequestHead<'_>) -> Option<&ForwardingMount> {
         let (path, _) = file_target(request)?;
+        let site = self.origin.namespace().of_request(request)?;
+        self.find_name(site, path).ok()?;
         let sites = self.origin.namespace();
-        let site = sites.of_request(request)?;
-        canonical_name(path, &mut self.name).ok()?;
         let mount = sites.forwarding.as_ref()?.get(sites.mount_number(site, &self.name))?;
         Some(mount).filter(|mount| mount.forwards(request.method.name()))
     }
@@ -72,9 +94,9 @@ impl Responder {
     pub(super) fn allowed_methods(&mut self, request: &RequestHead<'_>) -> Option<String> {
         self.forwarder.as_ref()?;
         let (path, _) = file_target(request)?;
+        let site = self.origin.namespace().of_request(request)?;
+        self.find_name(site, path).ok()?;
         let sites = self.origin.namespace();
-        let site = sites.of_request(request)?;
-        canonical_name(path, &mut self.name).ok()?;
         let mount = sites.forwarding.as_ref()?.get(sites.mount_number(site, &self.name))?;
         Some(mount.allow.to_string())
     }
@@ -140,7 +162,8 @@ impl Responder {
             }
             Answered::Response(response) => Answer::Encoded(self.relay(request, number, response, context, out)),
             Answered::Failed(Failure { status, reason, cache_status }) => {
-                if let Some(forwarder) = &mut self.forwarder {
+                // A path that no origin is asked for is the client's fault.
+                if let Some(forwarder) = self.forwarder.as_mut().filter(|_| status >= 500) {
                     forwarder.note_failure(status, &reason);
                 }
                 let field = PageField::CacheStatus(&cache_status);

@@ -1,0 +1,191 @@
+//! Folders of trees and buckets: pages that list them, and what a server adds to objects of origins
+//! that are no HTTP servers.
+//!
+//! A folder is listed once for all of its pages, and again when it is older than a listing is kept:
+//! requests for it at the same time wait for one listing. Folders that were listed are bounded in
+//! bytes together. The pages are responses like others, which the store keeps.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use thalweg_origin::{Listing, OriginGroup};
+use tokio::time::Instant;
+
+use crate::upstream::UpstreamFailure;
+
+/// A listing is kept for this long.
+const LISTING_AGE: Duration = Duration::from_secs(10);
+
+/// It is kept for at least this many times what it took, so that listing a large bucket stays a
+/// small part of its requests.
+const REST_FACTOR: u32 = 20;
+
+/// Most folders that are kept.
+const FOLDERS_MAX: usize = 1024;
+
+/// What a server adds to trees and buckets. Paths are those of targets: below the mount,
+/// percent-encoded, with a slash at the beginning.
+pub trait FolderPages: Send + Sync {
+    /// The names of the files that are sent for a folder, percent-encoded, first the one that is
+    /// preferred.
+    fn index_names(&self, folder: &str) -> Arc<[String]>;
+
+    /// Whether a folder without such a file is listed.
+    fn is_listed(&self, folder: &str) -> bool;
+
+    /// The media type of an object that has none of its own.
+    fn media_type(&self, path: &str) -> Cow<'static, str>;
+
+    /// A folder with these entries. May take long.
+    fn folder(&self, path: &str, listing: Listing) -> Arc<dyn ListedFolder>;
+
+    /// Most bytes of folders that are kept.
+    fn bytes_max(&self) -> usize;
+}
+
+/// A folder that was listed.
+pub trait ListedFolder: Send + Sync {
+    /// Bytes of memory held.
+    fn bytes(&self) -> usize;
+
+    /// The page that a query names, compressed if `is_gzip` and if that is worth it; `None` if there
+    /// is no such page. May take long.
+    fn page(&self, query: Option<&str>, is_gzip: bool) -> Option<FolderPage>;
+}
+
+/// A page of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FolderPage {
+    /// Its fields, ETag among them.
+    pub fields: Vec<(&'static str, Vec<u8>)>,
+    /// The value of its ETag.
+    pub tag: Vec<u8>,
+    /// Its bytes.
+    pub body: Bytes,
+}
+
+/// The folders that were listed lately.
+#[derive(Default)]
+pub(crate) struct ListedFolders {
+    folders: Mutex<HashMap<Box<str>, Arc<Place>>>,
+    uses: AtomicU64,
+}
+
+/// A folder that is or was listed.
+#[derive(Default)]
+struct Place {
+    /// Held by the request that lists it.
+    listed: tokio::sync::Mutex<Option<Listed>>,
+    bytes: AtomicUsize,
+    used: AtomicU64,
+}
+
+#[derive(Clone)]
+pub(crate) struct Listed {
+    pub(crate) folder: Arc<dyn ListedFolder>,
+    fresh_until: Instant,
+}
+
+impl Listed {
+    /// The seconds for which it is kept from now on, at least 1.
+    pub(crate) fn fresh_s(&self) -> u64 {
+        self.fresh_until.saturating_duration_since(Instant::now()).as_secs().max(1)
+    }
+}
+
+impl ListedFolders {
+    /// The folder at a path with a slash at its end, as it was listed lately or is listed now;
+    /// `None` if there is no such folder.
+    pub(crate) async fn find(
+        &self,
+        origins: &OriginGroup,
+        pages: &Arc<dyn FolderPages>,
+        path: &str,
+    ) -> Result<Option<Listed>, UpstreamFailure> {
+        let place = self.place(path);
+        let mut listed = place.listed.lock().await;
+        if let Some(known) = listed.as_ref().filter(|known| Instant::now() < known.fresh_until) {
+            return Ok(Some(known.clone()));
+        }
+        let begun = Instant::now();
+        let found = origins.list(path).await;
+        let Ok(Some(listing)) = found else {
+            self.folders().remove(path);
+            return found.map(|_| None).map_err(UpstreamFailure::from);
+        };
+        let age = LISTING_AGE.max(begun.elapsed() * REST_FACTOR);
+        let (pages, bytes_max, own_path) = (Arc::clone(pages), pages.bytes_max(), path.to_owned());
+        let folder = beside(move || pages.folder(&own_path, listing)).await?;
+        let new = Listed { fresh_until: Instant::now() + age, folder };
+        place.bytes.store(new.folder.bytes() + path.len(), Ordering::Relaxed);
+        *listed = Some(new.clone());
+        drop(listed);
+        self.bound(bytes_max);
+        Ok(Some(new))
+    }
+
+    fn place(&self, path: &str) -> Arc<Place> {
+        let mut folders = self.folders();
+        let place = match folders.get(path) {
+            Some(place) => Arc::clone(place),
+            None => Arc::clone(folders.entry(path.into()).or_default()),
+        };
+        place.used.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        place
+    }
+
+    /// Lets go of the folders whose last use is longest ago, as long as there are too many. One that
+    /// is larger than all together may be goes at once.
+    fn bound(&self, bytes_max: usize) {
+        let mut folders = self.folders();
+        let mut bytes: usize = folders.values().map(|place| place.bytes.load(Ordering::Relaxed)).sum();
+        while bytes > bytes_max || folders.len() > FOLDERS_MAX {
+            let oldest = folders.iter().min_by_key(|(_, place)| place.used.load(Ordering::Relaxed));
+            let Some(path) = oldest.map(|(path, _)| path.clone()) else { return };
+            if let Some(place) = folders.remove(&path) {
+                bytes -= place.bytes.load(Ordering::Relaxed).min(bytes);
+            }
+        }
+    }
+
+    fn folders(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, Arc<Place>>> {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Does what takes long on a thread for that.
+pub(crate) async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, UpstreamFailure> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| UpstreamFailure { status: 502, reason: "the thread that made a listing has failed".into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folders_used_last_are_kept() {
+        let known = ListedFolders::default();
+        for (path, bytes) in [("/a/", 40), ("/b/", 40), ("/c/", 40)] {
+            known.place(path).bytes.store(bytes, Ordering::Relaxed);
+        }
+        known.place("/a/");
+        known.bound(120);
+        assert_eq!(known.folders().len(), 3);
+        known.bound(100);
+        let mut left: Vec<_> = known.folders().keys().map(ToString::to_string).collect();
+        left.sort();
+        assert_eq!(left, ["/a/", "/c/"]);
+        known.bound(39);
+        assert!(known.folders().is_empty());
+        for number in 0..=FOLDERS_MAX {
+            known.place(&format!("/{number}/"));
+        }
+        known.bound(0);
+        assert_eq!(known.folders().len(), FOLDERS_MAX);
+    }
+}
