@@ -37,13 +37,8 @@ impl Origins {
     }
 
     async fn answer(&self, request: UpstreamRequest) -> Result<UpstreamResponse, UpstreamFailure> {
-        let Ok(method) = Method::from_bytes(request.method.as_bytes()) else {
-            return Err(UpstreamFailure { status: 502, reason: "the method cannot be sent to an origin".into() });
-        };
-        let mut asked = Request::new(method, &*request.target);
-        asked.fields = request.fields.lines().map(|(name, value)| (name.into(), value.into())).collect();
-        asked.body = request.content;
-        let response = self.fetch(&asked).await?;
+        let asked = question(&request)?;
+        let response = fetch(&self.group, &asked).await?;
         if self.group.is_http(response.origin_index) {
             return Ok(response.into());
         }
@@ -57,19 +52,6 @@ impl Origins {
         Ok(self.typed(path, response))
     }
 
-    /// Fetches from the group. A problem that an operator has to solve, and no client can, is a
-    /// failure.
-    async fn fetch(&self, request: &Request) -> Result<Response, UpstreamFailure> {
-        let response = self.group.fetch(request).await.map_err(UpstreamFailure::from)?;
-        match &response.note {
-            Some(Note::S3(problem)) => {
-                let status = if response.status == 503 { 503 } else { 502 };
-                Err(UpstreamFailure { status, reason: format!("origin {}: {problem}", response.origin).into() })
-            }
-            _ => Ok(response),
-        }
-    }
-
     /// The index of a folder, or its listing; `nothing` is the answer if there is neither.
     async fn folder(
         &self,
@@ -80,7 +62,7 @@ impl Origins {
         let (path, query) = split(&asked.path);
         for name in &*self.pages.index_names(path) {
             let index = format!("{path}{name}");
-            let response = self.fetch(&Request { path: index.clone(), ..asked.clone() }).await?;
+            let response = fetch(&self.group, &Request { path: index.clone(), ..asked.clone() }).await?;
             // An index that is a folder itself is none.
             if response.status != 404 && response.note != Some(Note::Folder) {
                 return Ok(self.typed(&index, response));
@@ -118,6 +100,36 @@ impl Origins {
             response.fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"content-type"));
         }
         response.into()
+    }
+}
+
+/// The request to origins.
+fn question(request: &UpstreamRequest) -> Result<Request, UpstreamFailure> {
+    let Ok(method) = Method::from_bytes(request.method.as_bytes()) else {
+        return Err(UpstreamFailure { status: 502, reason: "the method cannot be sent to an origin".into() });
+    };
+    let mut asked = Request::new(method, &*request.target);
+    asked.fields = request.fields.lines().map(|(name, value)| (name.into(), value.into())).collect();
+    asked.body = request.content.clone();
+    Ok(asked)
+}
+
+/// Fetches from a group. A problem that an operator has to solve, and no client can, is a failure.
+async fn fetch(group: &OriginGroup, request: &Request) -> Result<Response, UpstreamFailure> {
+    let response = group.fetch(request).await.map_err(UpstreamFailure::from)?;
+    match &response.note {
+        Some(Note::S3(problem)) => {
+            let status = if response.status == 503 { 503 } else { 502 };
+            Err(UpstreamFailure { status, reason: format!("origin {}: {problem}", response.origin).into() })
+        }
+        _ => Ok(response),
+    }
+}
+
+/// HTTP origins alone, whose answers go through.
+impl Upstream for OriginGroup {
+    fn fetch(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>> {
+        Box::pin(async move { Ok(fetch(self, &question(&request)?).await?.into()) })
     }
 }
 

@@ -36,11 +36,7 @@ impl ForwardingMounts {
             let is_forwarding = !mount.forwarding.origins.is_empty();
             is_forwarding.then(|| {
                 count += 1;
-                let is_of_keys =
-                    mount.forwarding.origins.iter().all(|named| {
-                        config.origins.iter().any(|origin| origin.name == named.name && origin.s3.is_some())
-                    });
-                ForwardingMount::of(mount, count - 1, is_of_keys)
+                ForwardingMount::of(mount, count - 1, has_keys(config, mount))
             })
         });
         let mounts: Vec<_> = mounts.collect();
@@ -57,6 +53,13 @@ impl ForwardingMounts {
     pub(crate) fn len(&self) -> usize {
         self.mounts.iter().flatten().count()
     }
+}
+
+/// Whether the objects of a mount have keys: all origins are buckets.
+pub(super) fn has_keys(config: &ServerConfig, mount: &MountConfig) -> bool {
+    mount.forwarding.origins.iter().all(|named| {
+        config.origins.iter().any(|origin| origin.name == named.name && origin.s3.is_some())
+    })
 }
 
 impl ForwardingMount {

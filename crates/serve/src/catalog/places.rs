@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::catalog::forwarding::ForwardingMount;
+use crate::catalog::forwarding::{ForwardingMount, has_keys};
 use crate::catalog::host::{host_key, without_port};
 use crate::catalog::rules::relative;
 use crate::config::{ServerConfig, SiteConfig, UnknownHost};
@@ -42,7 +42,7 @@ impl ForwardedPlaces {
             let places = site.mounts.iter().map(|mount| {
                 let forwarding = (!mount.forwarding.origins.is_empty()).then(|| {
                     count += 1;
-                    ForwardingMount::of(mount, count - 1)
+                    ForwardingMount::of(mount, count - 1, has_keys(config, mount))
                 });
                 Place { prefix: relative(&mount.path).into(), forwarding }
             });
