@@ -52,8 +52,8 @@ pub trait ListedFolder: Send + Sync {
     /// Bytes of memory held.
     fn bytes(&self) -> usize;
 
-    /// The page that a query names, compressed if `is_gzip` and if that is worth it; `None` if there
-    /// is no such page. May take long.
+    /// The page that a query names, compressed if `is_gzip` and if that is worth it; `None` if
+    /// there is no such page. May take long.
     fn page(&self, query: Option<&str>, is_gzip: bool) -> Option<FolderPage>;
 }
 
@@ -138,8 +138,8 @@ impl ListedFolders {
         place
     }
 
-    /// Lets go of the folders whose last use is longest ago, as long as there are too many. One that
-    /// is larger than all together may be goes at once.
+    /// Lets go of the folders whose last use is longest ago, as long as there are too many. One
+    /// that is larger than all together may be goes at once.
     fn bound(&self, bytes_max: usize) {
         let mut folders = self.folders();
         let mut bytes: usize = folders.values().map(|place| place.bytes.load(Ordering::Relaxed)).sum();

@@ -210,7 +210,10 @@ async fn a_listing_on_a_connection_that_the_server_closes_is_asked_for_again() {
     for _ in 0..2 {
         assert!(group.list("/").await.unwrap().unwrap().entries.is_empty());
     }
-    assert_eq!(server.lines(), vec!["GET /bucket/?delimiter=%2F&encoding-type=url&list-type=2&max-keys=5&prefix=pub%2F"; 3]);
+    assert_eq!(
+        server.lines(),
+        vec!["GET /bucket/?delimiter=%2F&encoding-type=url&list-type=2&max-keys=5&prefix=pub%2F"; 3]
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -125,9 +125,9 @@ impl ForwardingMount {
 
     /// Appends the target that origins are asked for: the path below the mount, and the query. The
     /// path is the client's own in normal form: without dot segments and empty ones, and without
-    /// escapes of characters that need none, so that `%7E` is `~`, and a `%2B` stays one. So does an
-    /// encoded slash, but for buckets. The path is made of the canonical name if that was rewritten,
-    /// in which case `path` is `None`, or if the client has escaped the mount's own path.
+    /// escapes of characters that need none, so that `%7E` is `~`, and a `%2B` stays one. So does
+    /// an encoded slash, but for buckets. The path is made of the canonical name if that was
+    /// rewritten, in which case `path` is `None`, or if the client has escaped the mount's own one.
     #[inline]
     pub(crate) fn push_target(&self, path: Option<&[u8]>, name: &[u8], query: Option<&[u8]>, out: &mut Vec<u8>) {
         let start = out.len();

@@ -1,7 +1,8 @@
 //! Folders of trees and buckets behind the cache tier: their indexes, their pages, and the media
 //! types of their objects, by the same rules as for local folders.
 //!
-//! Lacking on purpose: headers, readmes and digests, each of which would be fetched for each listing.
+//! Lacking on purpose: headers, readmes and digests, each of which would be fetched for each
+//! listing.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
