@@ -60,7 +60,8 @@ struct MountSettings {
     mount: MountConfig,
     origins: Vec<OriginSettings>,
     files: OriginFiles,
-    /// The rules of its site, and the paths of the site's other mounts, by which folders are listed.
+    /// The rules of its site, and the paths of the site's other mounts, by which folders are
+    /// listed.
     rules: Vec<Rule>,
     others: Vec<String>,
     listing_bytes_max: usize,
