@@ -266,6 +266,21 @@ fn what_needs_the_disk_waits_and_all_else_is_done_at_once() {
     assert!((1..900).contains(&appended), "{appended} fragments without a write");
 }
 
+#[test]
+fn what_was_appended_last_is_written_in_a_pause() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let volume = volume_in_file(&folder, settings());
+    append(&volume, 1, 30_000);
+    let is_written = || {
+        let found = volume.lookup(key(1), FIRST()).expect("the file is readable").expect("it was appended");
+        matches!(found.body, Body::File(_))
+    };
+    let now = volume.write_idle(0);
+    assert!(!is_written(), "it was just appended");
+    assert_eq!(volume.write_idle(now), now);
+    assert!(is_written());
+}
+
 /// A file, and the bytes that were read from it.
 struct Counted(File, AtomicU64);
 

@@ -27,7 +27,7 @@ const REST_FACTOR: u32 = 20;
 /// Most folders that are kept.
 const FOLDERS_MAX: usize = 1024;
 
-/// What a server adds to trees and buckets. Paths are those of targets: below the mount,
+/// A server adds this to trees and buckets. Paths are those of targets: below the mount,
 /// percent-encoded, with a slash at the beginning.
 pub trait FolderPages: Send + Sync {
     /// The names of the files that are sent for a folder, percent-encoded, first the one that is

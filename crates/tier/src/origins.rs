@@ -92,11 +92,11 @@ impl Origins {
     fn typed(&self, path: &str, mut response: Response) -> UpstreamResponse {
         let is_of_nothing = |value: &[u8]| TYPES_OF_NOTHING.iter().any(|nothing| value.eq_ignore_ascii_case(nothing));
         let own = response.field("content-type");
-        // A 304 without a type leaves the stored one.
         if matches!(response.status, 200 | 206) && own.is_none_or(is_of_nothing) {
             response.fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"content-type"));
             response.fields.push((b"Content-Type".to_vec(), self.pages.media_type(path).as_bytes().to_vec()));
-        } else if response.status == 304 && own.is_some_and(is_of_nothing) {
+        } else if response.status == 304 {
+            // The stored type stays; some buckets send that of their error documents.
             response.fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"content-type"));
         }
         response.into()

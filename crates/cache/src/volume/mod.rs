@@ -16,5 +16,6 @@ mod writer;
 
 pub use reader::{Body, Fragment, Location, Looked};
 pub use state::{Clock, Settings, Volume};
+pub(crate) use turns::Turn;
 pub use walk::{Stored, StoredHead, Verification};
 pub use writer::Purge;

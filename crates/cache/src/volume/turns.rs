@@ -2,6 +2,17 @@
 //! append that may not go on without one. Checkpoints themselves are in `checkpoint`.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What a thread has waited for.
+pub(crate) enum Turn {
+    /// A checkpoint is due.
+    Due,
+    /// None was for as long as it waited.
+    Pause,
+    /// The waiting was ended.
+    Ended,
+}
 
 #[derive(Default)]
 pub(crate) struct Turns {
@@ -29,12 +40,16 @@ impl Turns {
         self.changed.notify_all();
     }
 
-    /// Waits until a checkpoint is due; `false` once the waiting has been ended.
-    pub(crate) fn wait(&self) -> bool {
+    /// Waits until a checkpoint is due, for at most so long.
+    pub(crate) fn wait(&self, most: Duration) -> Turn {
         let waiting = |wanted: &mut Wanted| !wanted.is_due && !wanted.has_ended;
-        let mut wanted = self.changed.wait_while(self.wanted(), waiting).expect("no thread panics over a flag");
-        wanted.is_due = false;
-        !wanted.has_ended
+        let waited = self.changed.wait_timeout_while(self.wanted(), most, waiting);
+        let (mut wanted, _) = waited.expect("no thread panics over a flag");
+        match (wanted.has_ended, std::mem::take(&mut wanted.is_due)) {
+            (true, _) => Turn::Ended,
+            (false, true) => Turn::Due,
+            (false, false) => Turn::Pause,
+        }
     }
 
     /// Ends the waiting, now and later.

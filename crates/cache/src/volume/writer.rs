@@ -190,6 +190,17 @@ impl Volume {
         Ok(())
     }
 
+    /// Writes the open segments if nothing was appended since the sequence number was `last`: its
+    /// number now. What is on the medium leaves without a copy, and survives the process.
+    pub fn write_idle(&self, last: u64) -> u64 {
+        let mut writer = self.writer();
+        if writer.sequence == last && self.check_writable().is_ok() {
+            // A failure counts against the volume.
+            let _ = self.write_open(&mut writer).map_err(|error| self.failed(error));
+        }
+        writer.sequence
+    }
+
     /// Writes the open segments of both areas.
     pub(super) fn write_open(&self, writer: &mut Writer) -> Result<(), Error> {
         [PROBATION, MAIN].into_iter().try_for_each(|area| self.flush(writer, area))

@@ -80,7 +80,8 @@ struct MountSettings {
     /// The host that selects the mount's site, and the server's place in its cluster.
     host: Option<String>,
     cluster: Option<Identity>,
-    /// The rules of its site, and the paths of the site's other mounts, by which folders are listed.
+    /// The rules of its site, and the paths of the site's other mounts, by which folders are
+    /// listed.
     rules: Vec<Rule>,
     others: Vec<String>,
     listing_bytes_max: usize,

@@ -57,9 +57,11 @@ impl ForwardingMounts {
 
 /// Whether the objects of a mount have keys: all origins are buckets.
 pub(super) fn has_keys(config: &ServerConfig, mount: &MountConfig) -> bool {
-    mount.forwarding.origins.iter().all(|named| {
-        config.origins.iter().any(|origin| origin.name == named.name && origin.s3.is_some())
-    })
+    mount
+        .forwarding
+        .origins
+        .iter()
+        .all(|named| config.origins.iter().any(|origin| origin.name == named.name && origin.s3.is_some()))
 }
 
 impl ForwardingMount {
