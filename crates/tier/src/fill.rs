@@ -240,8 +240,7 @@ impl Fill {
         // The last fragment of a range that does not reach the end of the object may be a part of
         // one, which is no fragment.
         let is_fragment = fragment.len() as u64 == object.fragment_bytes(number);
-        let is_stored =
-            self.is_stored() && is_fragment && object.append(number, fragment.clone()).await;
+        let is_stored = self.is_stored() && is_fragment && object.append(number, fragment.clone()).await;
         let waiters = {
             let mut state = self.state();
             state.number = number + 1;
