@@ -9,8 +9,8 @@
 //! it asks that one for what it has stored before it asks the origin.
 //!
 //! A request from a peer proves that its sender knows the secret of the cluster, so that no client
-//! can have a server ask the origin for what a peer has. It leads to no other request to a peer than
-//! the one for what that has stored, which leads to none at all: so there are no loops.
+//! can have a server ask the origin for what a peer has. It leads to no other request to a peer
+//! than the one for what that has stored, which leads to none at all: so there are no loops.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;

@@ -142,6 +142,11 @@ impl Fill {
         Self { state: Mutex::new(state), wanted: Notify::new(), end, is_stored: AtomicBool::new(is_stored) }
     }
 
+    /// Whether the store gets it, so that it waits for no reader.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.is_stored.load(Ordering::Relaxed)
+    }
+
     /// Whether it will have a byte soon: within this many fragments.
     pub(crate) fn covers(&self, position: u64, fragments: u32) -> bool {
         let state = self.state();
@@ -283,8 +288,7 @@ impl Fill {
         // The last fragment of a range that does not reach the end of the object may be a part of
         // one, which is no fragment.
         let is_fragment = fragment.len() as u64 == object.fragment_bytes(number);
-        let is_stored =
-            self.is_stored.load(Ordering::Relaxed) && is_fragment && object.append(number, fragment.clone()).await;
+        let is_stored = self.is_stored() && is_fragment && object.append(number, fragment.clone()).await;
         let waiters = {
             let mut state = self.state();
             state.number = number + 1;

@@ -17,7 +17,7 @@ use crate::store::{FRAGMENT_BYTES, Found};
 use crate::upstream::{BoxFuture, UpstreamRequest, UpstreamResponse};
 
 /// A reader waits for a fill that is at most so many fragments behind it, and begins another one
-/// otherwise. In a cluster it waits for any fill of the same part.
+/// otherwise. In a cluster it waits for any fill of the same part that the store gets.
 const AHEAD_MAX: u32 = 4;
 
 /// So many fragments behind the wanted one are looked up, so that what is stored is not fetched.
@@ -81,8 +81,8 @@ impl Fragmented {
     /// A fill that has a byte, or will have it soon.
     pub(crate) fn fill_at(&self, position: u64) -> Option<Arc<Fill>> {
         let of_part = self.source.mount.upstream.part_bytes().map(|part| (part / FRAGMENT_BYTES) as u32);
-        let ahead = of_part.unwrap_or(AHEAD_MAX);
-        self.activity.fills().iter().find(|fill| fill.covers(position, ahead)).cloned()
+        let ahead = |fill: &Fill| of_part.filter(|_| fill.is_stored()).unwrap_or(AHEAD_MAX);
+        self.activity.fills().iter().find(|fill| fill.covers(position, ahead(fill))).cloned()
     }
 
     /// Begins a fill with content that begins at `position`, where a fragment does.
