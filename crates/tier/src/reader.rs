@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
+
 use crate::answer::{BodyPiece, Fragments, Reader};
 use crate::counters::Counters;
 use crate::fill::{Fill, Tip, number_of};
@@ -24,7 +26,12 @@ enum State {
     Looking(Arc<Search>),
     /// The fragment is coming in.
     AtFill(Arc<Fill>),
+    /// The rest of a fragment in memory.
+    InMemory(Bytes),
 }
+
+/// Bytes in memory are read in pieces of at most this size: a loop copies a piece for each client.
+pub(crate) const PIECE_BYTES_MAX: usize = 64 << 10;
 
 /// A search for a fragment, by a task.
 struct Search(Mutex<Searched>);
@@ -57,16 +64,22 @@ impl FragmentReader {
         self.state = State::Looking(search);
     }
 
-    /// A piece of a fragment that was found.
-    fn piece_of(&mut self, found: Found) -> BodyPiece {
+    /// The part of a fragment that is read, which was found; bytes in memory are read later.
+    fn take(&mut self, found: Found) -> Option<BodyPiece> {
         let start = u64::from(number_of(self.position)) * FRAGMENT_BYTES;
         let range = self.position - start..(self.end - start).min(found.len() as u64);
         let count = range.end - range.start;
-        self.position += count;
         Counters::add(&self.object.shared.counters.hit_bytes, count);
         match found {
-            Found::Bytes(bytes) => BodyPiece::Bytes(bytes.slice(range.start as usize..range.end as usize)),
-            Found::File(location) => BodyPiece::File { location, range: range.start as u32..range.end as u32 },
+            Found::Bytes(bytes) => {
+                self.state = State::InMemory(bytes.slice(range.start as usize..range.end as usize));
+                None
+            }
+            Found::File(location) => {
+                self.position += count;
+                self.state = State::Idle;
+                Some(BodyPiece::File { location, range: range.start as u32..range.end as u32 })
+            }
         }
     }
 }
@@ -84,7 +97,7 @@ impl Reader for FragmentReader {
             if self.position >= self.end {
                 return BodyPiece::End;
             }
-            match &self.state {
+            match &mut self.state {
                 State::Idle => match self.object.fill_at(self.position) {
                     Some(fill) => self.state = State::AtFill(fill),
                     None => self.search(&mut wake),
@@ -103,8 +116,9 @@ impl Reader for FragmentReader {
                     drop(searched);
                     match led {
                         Searched::Led(Ok(Led::Found(found))) => {
-                            self.state = State::Idle;
-                            return self.piece_of(found);
+                            if let Some(piece) = self.take(found) {
+                                return piece;
+                            }
                         }
                         Searched::Led(Ok(Led::Fill(fill))) => self.state = State::AtFill(fill),
                         Searched::Led(Err(reason)) => return BodyPiece::Failed(reason),
@@ -112,7 +126,8 @@ impl Reader for FragmentReader {
                     }
                 }
                 State::AtFill(fill) => match fill.read(self.position, self.end, &mut wake) {
-                    Tip::Bytes(bytes) => {
+                    Tip::Bytes(mut bytes) => {
+                        bytes.truncate(PIECE_BYTES_MAX);
                         self.position += bytes.len() as u64;
                         return BodyPiece::Bytes(bytes);
                     }
@@ -120,6 +135,12 @@ impl Reader for FragmentReader {
                     Tip::Passed => self.state = State::Idle,
                     Tip::Failed(reason) => return BodyPiece::Failed(reason),
                 },
+                State::InMemory(rest) if rest.is_empty() => self.state = State::Idle,
+                State::InMemory(rest) => {
+                    let bytes = rest.split_to(rest.len().min(PIECE_BYTES_MAX));
+                    self.position += bytes.len() as u64;
+                    return BodyPiece::Bytes(bytes);
+                }
             }
         }
     }
