@@ -85,7 +85,8 @@ class Clients:
                 await asyncio.sleep(0.05)
             except judged.Excused as reason:
                 self.counts["excused"] += 1
-                self.counts[f"excused: {str(reason)[:40]}"] += 1
+                kind = str(reason) if str(reason).startswith("status") else str(reason).partition(" ")[0]
+                self.counts[f"excused: {kind}"] += 1
             except judged.Wrong as wrong:
                 self.fail(str(wrong))
             finally:

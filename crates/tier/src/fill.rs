@@ -261,10 +261,12 @@ impl Fill {
                 (std::mem::take(&mut state.waiters), is_whole.then(|| (state.number, state.fragment())))
             };
             waiters.into_iter().for_each(|wake| wake());
-            if let Some((number, fragment)) = whole {
-                if !self.store(object, number, fragment).await && !self.is_over() && !self.is_wanted(object).await {
-                    return Taken::ForNobody;
-                }
+            if let Some((number, fragment)) = whole
+                && !self.store(object, number, fragment).await
+                && !self.is_over()
+                && !self.is_wanted(object).await
+            {
+                return Taken::ForNobody;
             }
         }
         Taken::All

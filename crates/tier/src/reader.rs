@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use thalweg_cache::Pieces;
+
 use crate::answer::{BodyPiece, Fragments, Reader};
 use crate::fill::{Fill, Tip, number_of};
 use crate::fragmented::{Fragmented, Led};
@@ -23,7 +25,15 @@ enum State {
     Looking(Arc<Search>),
     /// The fragment is coming in.
     AtFill(Arc<Fill>),
+    /// A fragment in memory, which begins at `start`.
+    InMemory {
+        pieces: Pieces,
+        start: u64,
+    },
 }
+
+/// Bytes in memory are read in pieces of at most this size: a loop copies a piece for each client.
+pub(crate) const PIECE_BYTES_MAX: usize = 64 << 10;
 
 /// A search for a fragment, by a task.
 struct Search(Mutex<Searched>);
@@ -56,26 +66,35 @@ impl FragmentReader {
         self.state = State::Looking(search);
     }
 
-    /// The next piece of a fragment that was found.
+    /// The next piece of a fragment that was found. One in memory is kept for the further ones.
     fn piece_of(&mut self, found: Found) -> BodyPiece {
         let start = u64::from(number_of(self.position)) * FRAGMENT_BYTES;
-        let range = self.position - start..(self.end - start).min(found.len() as u64);
-        let (piece, count) = match found {
+        match found {
             Found::Memory(pieces) => {
-                let mut bytes = pieces.at(range.start as usize);
-                bytes.truncate((range.end - range.start) as usize);
-                let count = bytes.len() as u64;
-                (BodyPiece::Bytes(bytes), count)
+                let piece = self.piece_in(&pieces, start);
+                self.state = State::InMemory { pieces, start };
+                piece
             }
             Found::File(location) => {
-                let range = range.start as u32..range.end as u32;
-                let count = u64::from(range.end - range.start);
-                (BodyPiece::File { location, range }, count)
+                let range = self.position - start..(self.end - start).min(u64::from(location.length));
+                let (count, range) = (range.end - range.start, range.start as u32..range.end as u32);
+                self.state = State::Idle;
+                self.pass(count);
+                BodyPiece::File { location, range }
             }
-        };
+        }
+    }
+
+    fn piece_in(&mut self, pieces: &Pieces, start: u64) -> BodyPiece {
+        let mut bytes = pieces.at((self.position - start) as usize);
+        bytes.truncate(((self.end - self.position) as usize).min(PIECE_BYTES_MAX));
+        self.pass(bytes.len() as u64);
+        BodyPiece::Bytes(bytes)
+    }
+
+    fn pass(&mut self, count: u64) {
         self.position += count;
         self.object.count_served(count);
-        piece
     }
 }
 
@@ -92,7 +111,7 @@ impl Reader for FragmentReader {
             if self.position >= self.end {
                 return BodyPiece::End;
             }
-            match &self.state {
+            match &mut self.state {
                 State::Idle => match self.object.fill_at(self.position) {
                     Some(fill) => self.state = State::AtFill(fill),
                     None => match self.object.find_now(number_of(self.position)) {
@@ -114,7 +133,6 @@ impl Reader for FragmentReader {
                     drop(searched);
                     match led {
                         Searched::Led(Ok(Led::Found(found))) => {
-                            self.state = State::Idle;
                             return self.piece_of(found);
                         }
                         Searched::Led(Ok(Led::Fill(fill))) => self.state = State::AtFill(fill),
@@ -123,15 +141,20 @@ impl Reader for FragmentReader {
                     }
                 }
                 State::AtFill(fill) => match fill.read(self.position, self.end, &mut wake) {
-                    Tip::Bytes(bytes) => {
-                        self.position += bytes.len() as u64;
-                        self.object.count_served(bytes.len() as u64);
+                    Tip::Bytes(mut bytes) => {
+                        bytes.truncate(PIECE_BYTES_MAX);
+                        self.pass(bytes.len() as u64);
                         return BodyPiece::Bytes(bytes);
                     }
                     Tip::Pending => return BodyPiece::Pending,
                     Tip::Passed => self.state = State::Idle,
                     Tip::Failed(reason) => return BodyPiece::Failed(reason),
                 },
+                State::InMemory { pieces, start } if self.position - *start < pieces.len() as u64 => {
+                    let (pieces, start) = (pieces.clone(), *start);
+                    return self.piece_in(&pieces, start);
+                }
+                State::InMemory { .. } => self.state = State::Idle,
             }
         }
     }

@@ -7,7 +7,7 @@ mod support;
 use bytes::Bytes;
 use support::{Original, PATIENCE, Stage, bytes, cache_status, moved, object, pass, pattern, read};
 use thalweg_caching::FieldLines;
-use thalweg_tier::{Answer, Content, Purge, PurgeKind};
+use thalweg_tier::{Answer, BodyPiece, Content, Purge, PurgeKind};
 use thalweg_wire::date::imf_fixdate;
 
 const FRESH: (&str, &str) = ("Cache-Control", "max-age=3600");
@@ -47,6 +47,30 @@ fn a_large_object_is_fetched_once_for_any_number_of_readers() {
     }
     assert!(bytes(stage.get("/big")).unwrap() == content);
     assert_eq!(stage.origin.count(), 1);
+}
+
+#[test]
+fn a_fragment_in_memory_is_read_in_pieces_that_a_loop_may_copy() {
+    let stage = Stage::new();
+    let content = pattern(2 * MEBIBYTE, 1);
+    stage.origin.put("/big", Original::new(&[FRESH, TAG], content.clone()));
+    assert!(bytes(stage.get("/big")).unwrap() == content);
+    let Content::Fragments(fragments) = object(stage.get("/big")).content else { panic!("it is long") };
+    let (mut reader, mut read) = (fragments.reader(0..content.len() as u64), 0);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    loop {
+        let sender = sender.clone();
+        match reader.next(Box::new(move || sender.send(()).unwrap_or_default())) {
+            BodyPiece::Bytes(piece) => {
+                assert!(piece.len() <= 64 << 10 && piece == content[read..read + piece.len()], "at {read}");
+                read += piece.len();
+            }
+            BodyPiece::Pending => receiver.recv_timeout(PATIENCE).expect("a wake"),
+            BodyPiece::End => break,
+            _ => panic!("the open segment is in memory"),
+        }
+    }
+    assert_eq!(read, content.len());
 }
 
 #[test]

@@ -238,7 +238,11 @@ pub fn read_files(
             Failure::usage(format!(
                 "cannot read {} of {}: {error}; use a file that this user may read",
                 path.display(),
-                if purging::token_file(config) == Some(&path) { "status.purge_token" } else { "an origin or a cluster" }
+                if purging::token_file(config) == Some(&path) {
+                    "status.purge_token"
+                } else {
+                    "an origin or a cluster"
+                }
             ))
         })?;
         files.insert(path, bytes);
