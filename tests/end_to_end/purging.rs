@@ -248,7 +248,7 @@ fn the_token_is_read_at_the_start_and_at_a_reload() {
     };
     start("is no token");
     fs::remove_file(mirror.token()).unwrap();
-    start("status.purge_token");
+    start("cannot read");
     let text = Mirror::text(mirror.folder.path(), &mirror.origin);
     let text: String =
         text.lines().filter(|line| !line.starts_with("purge_token")).map(|line| format!("{line}\n")).collect();

@@ -48,9 +48,12 @@ pub fn purge_online(server: &str, options: &CachePurgeOptions) -> Result<ExitCod
         let advice = "is `thalweg serve` running with this address as --status?";
         Failure::unreachable(format!("cannot purge from {server}: {error}; {advice}"))
     })?;
-    let (status, body) = read(&answer)
-        .ok_or_else(|| Failure::unreachable(format!("{server} does not answer as the status listener of thalweg")))?;
+    let is_other = || Failure::unreachable(format!("{server} does not answer as the status listener of thalweg"));
+    let (status, body) = read(&answer).ok_or_else(is_other)?;
     let document: Value = serde_json::from_str(body).unwrap_or_default();
+    if status == 200 && document["schema"] != "thalweg.purge/1" {
+        return Err(is_other());
+    }
     if status != 200 {
         return Err(refusal(server, path, status, document["error"].as_str().unwrap_or(body.trim())));
     }
