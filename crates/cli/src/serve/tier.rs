@@ -502,7 +502,7 @@ mod tests {
         other.forwarding.origins = vec![MountOrigin::new("b")];
         config.sites[0].mounts.push(other);
         let mut tier = RunningTier::start(open_memory(64 << 20).unwrap()).unwrap();
-        let numbers = |tier: &RunningTier| tier.mounts.iter().map(|(_, number)| *number).collect::<Vec<_>>();
+        let numbers = |tier: &RunningTier| tier.mounts.iter().map(|mount| mount.number).collect::<Vec<_>>();
         tier.mount(&config, None, &OriginFiles::new()).unwrap();
         assert_eq!(numbers(&tier), [0, 1]);
         config.origins[1].head_time *= 2;

@@ -52,12 +52,12 @@ impl OriginPages {
     /// A rule cannot be as it is set.
     pub fn new(rules: &[Rule], mount: &MountConfig, others: &[String], bytes_max: usize) -> Result<Self, CatalogError> {
         let prefix: Box<[u8]> = relative(&mount.path).into();
-        let others = others.iter().map(|path| Box::from(relative(path)));
-        let is_beneath = |path: &Box<[u8]>| path.len() > prefix.len() && path.starts_with(&prefix);
+        let others = others.iter().map(|path| relative(path));
+        let beneath = others.filter(|path| path.len() > prefix.len() && path.starts_with(&prefix));
         Ok(Self {
             rules: Rules::compile(rules)?,
             styles: Mutex::default(),
-            others: others.filter(is_beneath).collect(),
+            others: beneath.map(Box::from).collect(),
             shows_dot_files: mount.dot_files,
             bytes_max,
             prefix,

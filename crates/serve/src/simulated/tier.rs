@@ -341,7 +341,7 @@ impl Reader for FeedReader {
         let end = (end - number * FRAGMENT_BYTES).min(FRAGMENT_BYTES);
         self.at += end - start;
         match fragment.body {
-            Body::Memory(bytes) => BodyPiece::Bytes(Bytes::copy_from_slice(&bytes[start..end])),
+            Body::Memory(pieces) => BodyPiece::Bytes(pieces.joined().slice(start..end)),
             Body::File(location) => BodyPiece::File { location, range: start as u32..end as u32 },
         }
     }
