@@ -281,8 +281,8 @@ enum Status {
 
 impl Status {
     fn of(response: &Response) -> Self {
-        let lines = response.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-status"));
-        lines.last().map_or(Self::Missing, |(_, value)| Self::parse(&String::from_utf8_lossy(value)))
+        let mut lines = response.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-status"));
+        lines.next_back().map_or(Self::Missing, |(_, value)| Self::parse(&String::from_utf8_lossy(value)))
     }
 
     fn parse(value: &str) -> Self {
