@@ -443,11 +443,13 @@ fn a_response_for_a_connection_that_has_ended_is_not_used() {
     assert_eq!((owner.unused, owner.world.server.connections()), (5, 0));
 }
 
+type Bodies = Rc<RefCell<Vec<(Ticket, Vec<u8>)>>>;
+
 /// Answers each POST with its body, and everything else at once.
 #[derive(Clone, Default)]
 struct Gathering {
-    bodies: Rc<RefCell<Vec<(Ticket, Vec<u8>)>>>,
-    whole: Rc<RefCell<Vec<(Ticket, Vec<u8>)>>>,
+    bodies: Bodies,
+    whole: Bodies,
 }
 
 impl Handler for Gathering {
