@@ -12,6 +12,8 @@ import time
 from . import judged
 
 FAILURES_KEPT = 20
+#: The share of exchanges that a purge comes before.
+PURGES = 0.002
 
 
 class Processes:
@@ -57,9 +59,11 @@ class Processes:
 
 
 class Clients:
-    """Clients on so many connections in one process; `targets` are the objects that they ask for, `writes` the share of unsafe methods."""
+    """Clients on so many connections in one process; `targets` are the objects that they ask for, `writes` the share of unsafe methods. `purging` is
+    the port that takes purges and the token that it wants."""
 
-    def __init__(self, world, port, connections, targets, seed, writes=0.01):
+    def __init__(self, world, port, connections, targets, seed, writes=0.01, purging=None):
+        self.purging = purging
         self.world, self.port, self.connections, self.targets, self.writes = world, port, connections, targets, writes
         self.random = random.Random(seed)
         self.counts, self.failures, self.times = collections.Counter(), [], []
@@ -110,6 +114,8 @@ class Clients:
                 self.world.purged(target, float(fields["x-origin-time"]))
             self.counts[f"{method} {status}"] += 1
             return True
+        if self.purging and self.random.random() < PURGES:
+            await self.purge()
         begun = time.monotonic()
         requests = [self.request() for _ in range(self.random.choice([1, 1, 1, 1, 2, 4]))]
         connection.send(*requests)
@@ -129,6 +135,33 @@ class Clients:
         if len(self.times) < 200_000:
             self.times.append(time.monotonic() - begun)
         return True
+
+    async def purge(self):
+        """Purges one object, those whose names begin alike, or all; hard or soft. What the origin said before is not used for later requests."""
+        target, draw = self.target(), self.random.random()
+        key, value = ("url", f"/{target}") if draw < 0.8 else ("prefix", f"/{self.random.randrange(1, 100)}" if draw < 0.98 else "/")
+        soft = self.random.random() < 0.5
+        body = f"{key}={value}" + ("&soft=true" if soft else "")
+        port, token = self.purging
+        sent = time.monotonic()
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"POST /purge HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n"
+                         f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+            answer = await asyncio.wait_for(reader.read(), judged.TIME_OUT_S)
+            writer.close()
+        except (OSError, asyncio.TimeoutError) as error:
+            if not self.world.is_down(sent):
+                self.fail(f"purge of {value} at {sent:.3f}: {error!r}")
+            return
+        status = answer[9:12].decode()
+        self.counts[f"purge by {key}{', soft' if soft else ''}: {status or 'cut off'}"] += 1
+        if status == "200":
+            for one in [target] if key == "url" else self.targets:
+                if f"/{one}".startswith(value):
+                    self.world.purged(one, sent)
+        elif status or not self.world.is_down(sent):
+            self.fail(f"purge of {value} at {sent:.3f}: {answer[:300]!r}")
 
     def target(self):
         """Some are asked for far more often than others."""

@@ -11,6 +11,7 @@ use thalweg_caching::{
 };
 use thalweg_wire::Method;
 use thalweg_wire::range::{RangeSet, RangeSpec};
+use tokio::sync::OwnedMutexGuard;
 
 use crate::answer::{Answer, Content, Failure, Object, Relay, Response};
 use crate::ask::Ask;
@@ -43,6 +44,23 @@ pub(crate) struct Question {
     pub(crate) validation: Option<Validation>,
     pub(crate) reason: ForwardReason,
     pub(crate) fallback: Option<Fallback>,
+}
+
+/// The right to ask the origin for an object, which a request has waited for.
+#[derive(Default)]
+struct Lead {
+    guard: Option<OwnedMutexGuard<()>>,
+    /// It is kept while the store is looked at: that had lost the bytes before.
+    is_kept: bool,
+}
+
+impl Lead {
+    /// Lets the next one of those that wait look at what is stored.
+    fn pass_on(&mut self) {
+        if !self.is_kept {
+            self.guard = None;
+        }
+    }
 }
 
 /// The consequence of a decision.
@@ -85,7 +103,7 @@ impl Exchange {
     pub(crate) async fn answer(&self) -> Answer {
         let entry = self.shared.entries.enter(self.key, self.arrived);
         let set = self.set();
-        let (mut has_waited, mut is_set_valid) = (false, false);
+        let (mut has_waited, mut is_set_valid, mut lead) = (false, false, Lead::default());
         loop {
             let in_use = match &set {
                 Some(set) => Some(set.in_use.read().await),
@@ -101,18 +119,20 @@ impl Exchange {
                     continue;
                 }
             }
-            let question = match self.step(&head, &entry, has_waited).await {
+            let question = match self.step(&head, &entry, has_waited, &mut lead).await {
                 Step::Answer(answer) => return answer,
                 Step::Ask(question) => question,
             };
-            if !self.may_share() || !entry.is_shared(self.now()) {
+            if lead.guard.is_some() || !self.may_share() || !entry.is_shared(self.now()) {
                 return self.ask_origin(&entry, head, question).await;
             }
-            let lead = entry.leads.of(self.part(&question));
-            if let Ok(_lead) = lead.try_lock() {
+            let lock = entry.leads.of(self.part(&question));
+            if let Ok(_lead) = lock.try_lock() {
                 return self.ask_origin(&entry, head, question).await;
             }
-            drop(lead.lock().await);
+            // It goes on as the one that asks, if what others waited for is of no use to it: the
+            // lock is fair, and would be passed on among all that only try it.
+            lead.guard = Some(lock.lock_owned().await);
             has_waited = true;
         }
     }
@@ -130,7 +150,7 @@ impl Exchange {
         self.method() == Method::Get && !is_for_it_alone && !self.ask.fields.has("authorization")
     }
 
-    async fn step(&self, head: &Head, entry: &InUse, has_waited: bool) -> Step {
+    async fn step(&self, head: &Head, entry: &InUse, has_waited: bool, lead: &mut Lead) -> Step {
         let stored: Vec<_> = head.variants.iter().map(|variant| &variant.response).collect();
         let now = self.now();
         let counters = &self.mount.counters;
@@ -164,13 +184,17 @@ impl Exchange {
         if self.directives.only_if_cached && !self.has_stored(&head.variants[index]).await {
             return Step::Answer(self.nothing_stored());
         }
+        lead.pass_on();
         match self.answer_from_store(&head.variants[index], Outcome::Hit).await {
             Some(answer) => {
                 Counters::add(counter, 1);
                 Step::Answer(answer)
             }
             // The store has lost the bytes that are wanted, and the origin has others.
-            None => Step::Ask(Question { validation: None, reason: ForwardReason::Partial, fallback: None }),
+            None => {
+                lead.is_kept = true;
+                Step::Ask(Question { validation: None, reason: ForwardReason::Partial, fallback: None })
+            }
         }
     }
 

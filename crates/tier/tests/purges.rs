@@ -172,3 +172,20 @@ fn each_request_is_counted_once_and_each_byte() {
     assert_eq!((counts.requests(), counts.hit_requests()), (22, 12));
     assert_eq!(stage.tier.counts_of_mounts()[0].1, Counts { store_failures: 0, ..counts });
 }
+
+#[test]
+fn requests_that_wait_for_a_response_which_is_purged_are_answered_by_one_other() {
+    let stage = Stage::new();
+    stage.origin.put("/abc", Original::new(&[FRESH, TAG], pattern(1000, 1)));
+    stage.origin.hold_at(Some(500));
+    let asking: Vec<_> = (0..20).map(|_| stage.asking("GET", "/abc", &[])).collect();
+    until("the request", || stage.origin.count() > 0);
+    // The others wait for it by now, or come later and find what the second one has got.
+    thread::sleep(Duration::from_millis(50));
+    stage.tier.purge(&Purge::Name("a.example/abc".into()), PurgeKind::Hard).unwrap();
+    stage.origin.hold_at(None);
+    for answer in asking {
+        assert!(bytes(answer.recv_timeout(PATIENCE).unwrap()).unwrap() == pattern(1000, 1));
+    }
+    assert_eq!(stage.origin.count(), 2);
+}
