@@ -89,7 +89,7 @@ impl State {
         }
     }
 
-    /// What has come of the fragment.
+    /// The bytes of the fragment that have come.
     fn fragment(&self) -> Pieces {
         let pieces: Vec<_> = self.pieces.iter().map(|(_, bytes)| bytes.clone()).collect();
         pieces.into()

@@ -89,7 +89,7 @@ impl Store {
     pub(crate) fn lookup_now(&self, key: Key, part: Part) -> Option<Found> {
         match self.0.lookup_now(key, part) {
             Ok(Looked::Done(found)) => found.map(Found::of),
-            // Whoever waits for the disk reports the error.
+            // An error is reported by the look-up that waits.
             Ok(Looked::Waits) | Err(_) => None,
         }
     }

@@ -12,7 +12,10 @@ use crate::{
     record::{Description, HEADER_BYTES, Header, record_bytes},
 };
 use bytes::Bytes;
-use std::{fs, sync::Arc};
+use std::{
+    fs,
+    sync::{Arc, MutexGuard},
+};
 
 /// A fragment that was found.
 #[derive(Debug)]
@@ -120,13 +123,7 @@ impl Volume {
         if waiting == Waiting::Avoided && !in_memory && !entry.verified {
             return Ok(Looked::Waits);
         }
-        let _turn = (!in_memory && !entry.verified).then(|| self.verifications.take(entry));
-        if _turn.is_some()
-            && let Some(now) = self.index().living(hash)
-        {
-            // Another look-up may have verified it meanwhile.
-            entry.verified = now.verified && (now.offset_units, now.lap) == (entry.offset_units, entry.lap);
-        }
+        let _turn = (!in_memory && !entry.verified).then(|| self.wait_for_turn(hash, &mut entry));
         let reading = self.read_record(entry, place, in_memory || !entry.verified, waiting);
         let reading = reading.map_err(|error| self.failed(error));
         let mut index = self.index();
@@ -174,6 +171,15 @@ impl Volume {
         };
         let (description, stored_s) = (header.description, header.stored_s);
         Ok(Looked::Done(Some(Fragment { description, stored_s, is_stale, body })))
+    }
+
+    /// Waits for the turn to verify an entry, unless another look-up has verified it by then.
+    fn wait_for_turn(&self, hash: PartHash, entry: &mut Entry) -> MutexGuard<'_, ()> {
+        let turn = self.verifications.take(*entry);
+        if let Some(now) = self.index().living(hash) {
+            entry.verified = now.verified && (now.offset_units, now.lap) == (entry.offset_units, entry.lap);
+        }
+        turn
     }
 
     /// Reads the record of an entry, and verifies of it what was read. `place` is where the record

@@ -4,7 +4,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What a thread has waited for.
+/// The end of a wait.
 pub(crate) enum Turn {
     /// A checkpoint is due.
     Due,

@@ -315,6 +315,8 @@ mod tests {
         let text = text.replacen("tree = \"/srv/mirror\"\n", "", 1);
         let bucket = text.find("[origin.s3]").map(|at| at..at + text[at..].find("\n[").expect("a table behind"));
         let text = bucket.map_or(text.clone(), |bucket| text.replacen(&text[bucket], "", 1));
+        // Without origins, there is nothing to purge.
+        let text = text.replacen("purge_token = \"/etc/thalweg/purge-token\"\n", "", 1);
         // A mount has a root or origins.
         let text = text.replacen("origins = [\"debian\"]\n", "", 1);
         // A request is either redirected or rewritten.
