@@ -70,6 +70,9 @@ pub(crate) struct Geometry {
     pub(crate) id: u64,
     /// Counts the openings for writing; the upper bits of all sequence numbers of a run.
     pub(crate) epoch: u32,
+    /// The epoch of the last run that began behind a gap: its start found segments or records that
+    /// no segment leads to. 0 if there was none.
+    pub(crate) gap_epoch: u32,
     /// The volume's share of the keys follows from this number, which stays when it is emptied.
     pub(crate) seat: u64,
     /// The set of volumes that the volume is in.
@@ -105,6 +108,7 @@ impl Geometry {
         let mut geometry = Self {
             id,
             epoch: 0,
+            gap_epoch: 0,
             seat: id,
             set: Membership { id, change: 0, volumes: 1 },
             size,
@@ -127,6 +131,11 @@ impl Geometry {
         }
         geometry.main_stripes = stripes - geometry.probation_stripes;
         Ok(geometry)
+    }
+
+    /// Makes this the superblock of an empty volume: its new id makes invalid all that lies there.
+    pub(crate) fn empty(&mut self) {
+        (self.id, self.epoch, self.gap_epoch) = (rand::random(), 0, 0);
     }
 
     /// Reads the superblock from the first of its two places where it is whole.
@@ -180,6 +189,8 @@ impl Geometry {
         for number in sizes.into_iter().chain([self.probation_stripes, self.main_stripes]) {
             fields.extend(number.to_le_bytes());
         }
+        // Volumes of before this number have 0 here.
+        fields.extend(self.gap_epoch.to_le_bytes());
         let mut block = [0; SUPERBLOCK_BYTES];
         block[..fields.len()].copy_from_slice(&fields);
         let sum = checksum(0, &block[..SUPERBLOCK_BYTES - 8]);
@@ -204,10 +215,11 @@ impl Geometry {
         let [id, seat, set, change, volumes, size] = [(); 6].map(|()| fields.u64());
         let set = Membership { id: set, change, volumes };
         let [stripe_bytes, summary_bytes, buckets, purge_slots] = [(); 4].map(|()| fields.u32());
-        let [probation_stripes, main_stripes] = [(); 2].map(|()| fields.u32());
+        let [probation_stripes, main_stripes, gap_epoch] = [(); 3].map(|()| fields.u32());
         Ok(Some(Self {
             id,
             epoch,
+            gap_epoch,
             seat,
             set,
             size,

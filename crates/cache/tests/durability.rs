@@ -269,6 +269,90 @@ fn what_a_crash_hid_from_one_run_is_not_found_by_a_later_one() {
     assert_eq!(version(&open(&medium), 1), Some(9));
 }
 
+/// Opens what is left of a medium, without the last of its summaries and so many bytes behind it.
+fn open_torn(medium: &Faulty, lost: usize) -> (Arc<Faulty>, Volume) {
+    let mut image = image(medium);
+    let last = *summaries(&image).last().expect("something was written");
+    image[last..last + lost].fill(0);
+    let medium = Arc::new(Faulty::holding(image, 1));
+    (medium.clone(), open(&medium))
+}
+
+/// A volume whose last segment lost its summary and its first two records in a crash, so that no
+/// segment leads to the others. They are of objects 0 to 3, and older versions are in the
+/// checkpoint.
+fn behind_a_gap() -> (Arc<Faulty>, Volume) {
+    let medium = Arc::new(Faulty::new(8 * SIZE, 1));
+    let volume = volume_on(&medium);
+    (0..7).for_each(|object| append(&volume, object, 1));
+    volume.checkpoint().expect("the medium works");
+    (0..4).for_each(|object| append(&volume, object, 2));
+    volume.flush_all().expect("the medium works");
+    drop(volume);
+    let (medium, volume) = open_torn(&medium, 8192);
+    assert_eq!(versions(&volume, 0..4), [Some(1), Some(1), Some(2), Some(2)]);
+    (medium, volume)
+}
+
+#[test]
+fn what_was_found_behind_a_gap_is_found_after_the_next_crash() {
+    for is_flushed in [false, true] {
+        // The last summary is left, or its records alone.
+        for lost in [0, 4096] {
+            let (medium, volume) = behind_a_gap();
+            append(&volume, 6, 2);
+            if is_flushed {
+                volume.flush_all().expect("the medium works");
+            }
+            // They are in the next stripe.
+            (20..25).for_each(|object| append(&volume, object, 1));
+            volume.flush_all().expect("the medium works");
+            drop(volume);
+            let (_, volume) = open_torn(&medium, lost);
+            let context = format!("flushed: {is_flushed}, {lost} bytes are lost: {:?}", volume.statistics());
+            assert_eq!(volume.statistics().emptied, 0, "{context}");
+            assert_eq!(versions(&volume, 2..4), [Some(2); 2], "{context}");
+            assert_eq!(version(&volume, 6), Some(2), "{context}");
+            assert_eq!(versions(&volume, 20..25), [Some(1); 5], "{context}");
+        }
+    }
+}
+
+#[test]
+fn damage_to_what_was_found_behind_a_gap_brings_no_older_version_back() {
+    let (medium, volume) = behind_a_gap();
+    append(&volume, 20, 1);
+    volume.flush_all().expect("the medium works");
+    drop(volume);
+    let mut image = image(&medium);
+    // The records that were found lie right before the segment of this run.
+    let last = *summaries(&image).last().expect("something was written");
+    image[last - 12_288..last].fill(0);
+    let volume = open(&Arc::new(Faulty::holding(image, 1)));
+    assert_eq!(volume.statistics().emptied, 1, "version 2 is lost, and version 1 would be found");
+}
+
+#[test]
+fn stripes_are_read_whole_behind_a_gap_until_the_next_checkpoint() {
+    let (medium, volume) = behind_a_gap();
+    let bytes_read = || {
+        let before = medium.work().1;
+        drop(open(&medium));
+        medium.work().1 - before
+    };
+    append(&volume, 20, 1);
+    volume.flush_all().expect("the medium works");
+    drop(volume);
+    let (behind, again) = (bytes_read(), bytes_read());
+    let volume = open(&medium);
+    volume.checkpoint().expect("the medium works");
+    append(&volume, 21, 1);
+    volume.flush_all().expect("the medium works");
+    drop(volume);
+    let later = bytes_read();
+    assert!(behind == again && later + (64 << 10) < behind, "{behind}, {again}, then {later} bytes");
+}
+
 /// A medium whose syncs and first bytes wait while a gate is shut.
 struct Gated {
     medium: Faulty,

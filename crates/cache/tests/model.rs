@@ -164,6 +164,8 @@ fn check(seed: u64, torn: bool) -> (u64, usize) {
         drop(volume);
         medium.crash();
         volume = open(&medium);
+        // What was not flushed may be lost, and the volume is not.
+        assert_eq!(volume.statistics().emptied, 0, "{seed}: {:?}", volume.statistics());
         survived += settle(&volume, &mut model);
     }
     (laps / (3 << 20), survived)

@@ -18,7 +18,7 @@ use crate::{
     geometry::{Geometry, Membership, Shape},
     leases::Leases,
     medium::Medium,
-    segment::{Durable, first_sequence},
+    segment::{Durable, epoch_of, first_sequence},
 };
 use std::sync::{Arc, Mutex, atomic::AtomicU64};
 
@@ -47,8 +47,7 @@ impl Volume {
         mut geometry: Geometry,
         settings: Settings,
     ) -> Result<Self, Error> {
-        geometry.id = rand::random();
-        geometry.epoch = 0;
+        geometry.empty();
         if !medium.is_read_only() {
             write_empty(&*medium, &geometry)?;
         }
@@ -65,7 +64,7 @@ impl Volume {
             Ok(recovered) => recovered,
             Err(damaged) => {
                 // Records that are there cannot be told from purged ones.
-                (geometry.id, geometry.epoch) = (rand::random(), 0);
+                geometry.empty();
                 if !read_only {
                     write_empty(&*medium, &geometry)?;
                 }
@@ -76,6 +75,9 @@ impl Volume {
             }
         };
         geometry.epoch += 1;
+        if recovered.has_gap {
+            geometry.gap_epoch = geometry.epoch;
+        }
         if !read_only {
             geometry.write(&*medium)?;
         }
@@ -141,16 +143,18 @@ struct Recovered {
     next_checkpoint: u64,
     /// For each area, the count of the last stripe and the end of what is in it.
     cursors: [(u64, u32); 2],
+    // What was found counts as durable: it is when the superblock is, which is written next.
     purges: u64,
     records: u64,
     durable: Durable,
+    has_gap: bool,
 }
 
 impl Recovered {
     fn nothing(geometry: &Geometry) -> Self {
         let mark = Mark::of_empty(geometry);
         let (cursors, durable) = (mark.cursors, Durable::default());
-        Self { mark, next_checkpoint: 1, cursors, purges: 0, records: 0, durable }
+        Self { mark, next_checkpoint: 1, cursors, purges: 0, records: 0, durable, has_gap: false }
     }
 }
 
@@ -171,19 +175,22 @@ fn recover(medium: &dyn Medium, geometry: &Geometry) -> Result<(Index, Recovered
         }
         index.statistics.damaged_checkpoints = damaged;
         let is_older = damaged > 0 || is_alone;
-        let mut replay = Replay::scan(medium, geometry, &mark, Reach { is_older, is_thorough: false });
-        if !replay.is_complete(&mark, last.purges) {
+        // What lies before a gap behind this mark is found in no other way.
+        let is_thorough = geometry.gap_epoch > epoch_of(mark.sequence);
+        let mut replay = Replay::scan(medium, geometry, &mark, Reach { is_older, is_thorough });
+        if !is_thorough && !replay.is_complete(&mark, last.purges) {
             replay = Replay::scan(medium, geometry, &mark, Reach { is_older, is_thorough: true });
-            if !replay.is_complete(&mark, last.purges) {
-                return Err(damaged);
-            }
+        }
+        if !replay.is_complete(&mark, last.purges) {
+            return Err(damaged);
         }
         // The slot of a damaged newer checkpoint is written first, not that of the base.
         let next_checkpoint = last.number.max(mark.number + 1);
-        let Replay { cursors, durable, .. } = replay;
-        let (purges, records) = (replay.purges.max(last.purges), replay.records_found(&mark, u64::MAX));
+        let Replay { cursors, has_gap, .. } = replay;
+        let (purges, durable) = (replay.purges_found(&mark), replay.all(&mark));
         replay.enter(&mut index);
-        return Ok((index, Recovered { mark, next_checkpoint, cursors, purges, records, durable }));
+        let records = durable.records;
+        return Ok((index, Recovered { mark, next_checkpoint, cursors, purges, records, durable, has_gap }));
     }
     Err(damaged)
 }

@@ -2,6 +2,11 @@
 //! is damaged, by the headers of its records. All that was found is entered in the order of the
 //! sequence numbers.
 //!
+//! A crash may keep a segment and not the one before it. Behind such a gap, the next run goes on
+//! where the last thing was found, and what it writes moves the place at which a later start looks
+//! for more. So a start notes a gap in the superblock, and until there is a checkpoint of a later
+//! run, starts read stripes whole.
+//!
 //! Segments that did not become durable before a crash are simply not there; a record of a segment
 //! that did may be torn, and its reader finds out.
 
@@ -42,12 +47,14 @@ pub(super) struct Replay {
     /// For each area, the count of the last stripe and the end of what is in it.
     pub(super) cursors: [(u64, u32); 2],
     /// The number of purges by the last summary.
-    pub(super) purges: u64,
+    purges: u64,
     /// The durable part of the log by the last summary.
-    pub(super) durable: Durable,
+    durable: Durable,
     /// When stripes were written.
     times: Vec<(u32, u64)>,
     damaged_summaries: u64,
+    /// Whether segments alone may not lead to all that was found.
+    pub(super) has_gap: bool,
 }
 
 /// A scan of an area.
@@ -124,6 +131,7 @@ impl Replay {
             durable: Durable { sequence: mark.sequence, records: mark.records },
             times: Vec::new(),
             damaged_summaries: 0,
+            has_gap: false,
         };
         let limits = distances(geometry);
         for area in [PROBATION, MAIN] {
@@ -146,6 +154,7 @@ impl Replay {
             }
             replay.scan_beyond(&mut scan, from.0 + distance);
         }
+        replay.has_gap = reach.is_thorough || replay.damaged_summaries > 0;
         replay.found.sort_unstable_by_key(|found| found.entry.sequence());
         replay
     }
@@ -240,15 +249,21 @@ impl Replay {
 
     /// The number of purges that are known: those of the checkpoint, and those found behind it, of
     /// which each was written twice.
-    fn purges_found(&self, mark: &Mark) -> u64 {
+    pub(super) fn purges_found(&self, mark: &Mark) -> u64 {
         let purges = self.found.iter().filter(|found| !found.entry.is_record());
         let mut sequences: Vec<_> = purges.map(|found| found.entry.sequence()).collect();
         sequences.dedup();
         mark.purges + sequences.len() as u64
     }
 
+    /// The extent of the checkpoint and all that was found behind it.
+    pub(super) fn all(&self, mark: &Mark) -> Durable {
+        let sequence = self.found.last().map_or(mark.sequence, |found| found.entry.sequence());
+        Durable { sequence, records: self.records_found(mark, sequence) }
+    }
+
     /// The number of records that are known up to a sequence number.
-    pub(super) fn records_found(&self, mark: &Mark, sequence: u64) -> u64 {
+    fn records_found(&self, mark: &Mark, sequence: u64) -> u64 {
         let records = self.found.iter().filter(|found| found.entry.is_record() && found.entry.sequence() <= sequence);
         mark.records + records.count() as u64
     }
