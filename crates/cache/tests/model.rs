@@ -164,7 +164,7 @@ fn check(seed: u64, torn: bool) -> (u64, usize) {
         drop(volume);
         medium.crash();
         volume = open(&medium);
-        // What was not flushed may be lost, and the volume is not.
+        // Fragments that were not flushed may be lost, and the volume is not.
         assert_eq!(volume.statistics().emptied, 0, "{seed}: {:?}", volume.statistics());
         survived += settle(&volume, &mut model);
     }

@@ -143,7 +143,7 @@ struct Recovered {
     next_checkpoint: u64,
     /// For each area, the count of the last stripe and the end of what is in it.
     cursors: [(u64, u32); 2],
-    // What was found counts as durable: it is when the superblock is, which is written next.
+    // Records that were found count as durable: they are when the superblock is, which is written next.
     purges: u64,
     records: u64,
     durable: Durable,
@@ -175,7 +175,7 @@ fn recover(medium: &dyn Medium, geometry: &Geometry) -> Result<(Index, Recovered
         }
         index.statistics.damaged_checkpoints = damaged;
         let is_older = damaged > 0 || is_alone;
-        // What lies before a gap behind this mark is found in no other way.
+        // Records before a gap behind this mark are found in no other way.
         let is_thorough = geometry.gap_epoch > epoch_of(mark.sequence);
         let mut replay = Replay::scan(medium, geometry, &mark, Reach { is_older, is_thorough });
         if !is_thorough && !replay.is_complete(&mark, last.purges) {
