@@ -143,7 +143,8 @@ struct Recovered {
     next_checkpoint: u64,
     /// For each area, the count of the last stripe and the end of what is in it.
     cursors: [(u64, u32); 2],
-    // Records that were found count as durable: they are when the superblock is, which is written next.
+    // Records that were found count as durable: they are when the superblock is, which is written
+    // next.
     purges: u64,
     records: u64,
     durable: Durable,
