@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use thalweg_cache::{Key, Purge};
+use thalweg_cache::Key;
 use thalweg_caching::validation::{HeadOutcome, ValidationOutcome, head_outcome, outcome};
 use thalweg_caching::{
     CacheStatus, ContentRange, Failure as OriginFailure, Fallback, FieldLines, ForwardReason, Outcome, StoredFields,
@@ -18,6 +18,7 @@ use crate::exchange::{Exchange, Question};
 use crate::fragmented::without_conditions;
 use crate::head::{Head, Variant};
 use crate::mount::group_of;
+use crate::purge::{PurgeKind, Scope};
 use crate::relay::{channel, pump};
 use crate::store::FRAGMENT_BYTES;
 use crate::upstream::{UpstreamFailure, UpstreamRequest, UpstreamResponse};
@@ -263,13 +264,13 @@ impl Exchange {
             return;
         }
         let targets = invalid.uris.iter().filter_map(|uri| self.mount.target(&self.ask.authority, uri));
-        let keys = targets.map(|target| Purge::Key(Key::of(self.mount.object_name(target).as_bytes())));
-        let groups = invalid.groups.iter().map(|group| Purge::Group(group_of(&self.mount.name, group)));
-        let purges: Vec<Purge> = keys.chain(groups).collect();
-        Counters::add(&self.mount.counters.purges, purges.len() as u64);
-        let purged = self.shared.store.purge(purges).await;
-        self.shared.stored(purged);
-        self.shared.advance_generation();
+        let keys = targets.map(|target| Scope::Key(Key::of(self.mount.object_name(target).as_bytes())));
+        let groups = invalid.groups.iter().map(|group| Scope::Group(group_of(&self.mount.name, group)));
+        for scope in keys.chain(groups) {
+            Counters::add(&self.mount.counters.purges, 1);
+            let purged = self.shared.purge_scope(scope, PurgeKind::Hard).await;
+            self.shared.stored(purged.map(drop));
+        }
     }
 
     /// Answers with the origin's response as it is; `first` are bytes of its content that have come

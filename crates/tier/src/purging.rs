@@ -10,15 +10,19 @@ impl Shared {
     /// Purges: how many purges of the store that took. Once this is `Ok`, nothing of it is used as
     /// if it were valid, also after a crash, and also if it was on its way from an origin.
     pub(crate) async fn purge(&self, purge: &Purge, kind: PurgeKind) -> Result<u64, Error> {
-        let scope = Scope::of(purge);
+        let count = self.purge_scope(Scope::of(purge), kind).await?;
+        Counters::add(&self.counters.purges, count);
+        Ok(count)
+    }
+
+    /// The same, uncounted.
+    pub(crate) async fn purge_scope(&self, scope: Scope, kind: PurgeKind) -> Result<u64, Error> {
         let number = self.purges.begin(scope.clone(), kind).await;
         let purged = self.purge_stored(&scope, kind).await;
         self.purges.end(number).await;
         // One that is not durable is in force all the same.
         self.advance_generation();
-        let count = purged?;
-        Counters::add(&self.counters.purges, count);
-        Ok(count)
+        purged
     }
 
     async fn purge_stored(&self, scope: &Scope, kind: PurgeKind) -> Result<u64, Error> {

@@ -189,3 +189,19 @@ fn requests_that_wait_for_a_response_which_is_purged_are_answered_by_one_other()
     }
     assert_eq!(stage.origin.count(), 2);
 }
+
+#[test]
+fn a_response_that_was_asked_for_before_an_unsafe_request_is_not_used_after_it() {
+    let stage = Stage::new();
+    stage.origin.put("/abc", Original::new(&[FRESH, TAG], pattern(1000, 1)));
+    stage.origin.hold_at(Some(500));
+    let asking = stage.asking("GET", "/abc", &[]);
+    until("the request", || stage.origin.count() > 0);
+    stage.origin.put("/abc", Original::new(&[FRESH, OTHER_TAG], "new"));
+    let changed = stage.asking("POST", "/abc", &[]).recv_timeout(PATIENCE).unwrap();
+    assert!(bytes(changed).is_ok());
+    stage.origin.hold_at(None);
+    assert!(bytes(asking.recv_timeout(PATIENCE).unwrap()).unwrap() == pattern(1000, 1));
+    let later = stage.asking("GET", "/abc", &[]).recv_timeout(PATIENCE).unwrap();
+    assert_eq!(bytes(later).unwrap(), b"new");
+}
