@@ -37,7 +37,7 @@ counters! {
     held_hits,
     /// Requests answered from the store.
     hits,
-    /// Those of them, and of the collapsed ones, for which a part of the body had to be fetched.
+    /// Hits and collapsed requests for which a part of the body had to be fetched.
     partial,
     /// Requests answered from the store after an origin confirmed it.
     revalidated,

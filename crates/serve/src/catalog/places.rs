@@ -35,7 +35,7 @@ pub struct ForwardedTarget {
 }
 
 impl ForwardedPlaces {
-    /// Those of a configuration.
+    /// The places of a configuration.
     pub fn of(config: &ServerConfig) -> Self {
         let (mut hosts, mut count) = (HashMap::new(), 0);
         let mut places_of = |site: &SiteConfig| {

@@ -80,7 +80,7 @@ pub struct OriginFigures {
     pub bytes: u64,
     /// Open connections.
     pub connections: u64,
-    /// Those of them that no request uses.
+    /// Open connections that no request uses.
     pub connections_idle: u64,
     /// Connections that were opened so far.
     pub connections_opened: u64,
