@@ -13,26 +13,9 @@ use crate::fill::Fill;
 #[derive(Default)]
 pub(crate) struct Activity {
     fills: Mutex<Vec<Arc<Fill>>>,
-    /// Held by the reader that begins a fill in a part.
-    pub(crate) starts: PartLocks,
     pub(crate) readers: AtomicUsize,
     /// The origin has another version.
     pub(crate) has_changed: AtomicBool,
-}
-
-/// A lock for each part of an object. Servers of a cluster wait for one another's parts, each for
-/// those of servers in front of it in the ranks of the part: one lock for all parts would let them
-/// wait in a circle.
-#[derive(Default)]
-pub(crate) struct PartLocks(Mutex<HashMap<u64, Arc<tokio::sync::Mutex<()>>, RandomState>>);
-
-impl PartLocks {
-    /// The lock of a part.
-    pub(crate) fn of(&self, part: u64) -> Arc<tokio::sync::Mutex<()>> {
-        let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
-        Arc::clone(locks.entry(part).or_default())
-    }
 }
 
 impl Activity {

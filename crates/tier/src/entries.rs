@@ -8,8 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use foldhash::quality::RandomState;
 use thalweg_cache::Key;
 
-use crate::activity::PartLocks;
-
 /// The seconds for which requests for an object are not collapsed after a response that could not
 /// be stored, and after a failure: each would wait for the one before it in vain.
 const NOT_STORED_S: i64 = 10;
@@ -22,7 +20,8 @@ pub(crate) struct Entries(Mutex<HashMap<Key, Arc<Entry>, RandomState>>);
 /// An object that requests are busy with.
 #[derive(Default)]
 pub(crate) struct Entry {
-    /// Held by the request that asks the origin for a part, until others can use what it has got.
+    /// Held by the request or reader that asks the origin for a part, until others can use what it
+    /// has got.
     pub(crate) leads: PartLocks,
     /// Held while the head is read, changed and written.
     pub(crate) change: tokio::sync::Mutex<()>,
@@ -53,7 +52,23 @@ impl Entry {
     }
 }
 
+/// A lock for each part of an object. Servers of a cluster wait for one another's parts, each for
+/// those of servers in front of it in the ranks of the part: one lock for all parts would let them
+/// wait in a circle.
+#[derive(Default)]
+pub(crate) struct PartLocks(Mutex<HashMap<u64, Arc<tokio::sync::Mutex<()>>, RandomState>>);
+
+impl PartLocks {
+    /// The lock of a part.
+    pub(crate) fn of(&self, part: u64) -> Arc<tokio::sync::Mutex<()>> {
+        let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+        Arc::clone(locks.entry(part).or_default())
+    }
+}
+
 /// An entry in use. The last one that is dropped removes it, unless it has to remember something.
+#[derive(Clone)]
 pub(crate) struct InUse {
     entries: Arc<Entries>,
     key: Key,

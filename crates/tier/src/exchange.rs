@@ -35,6 +35,7 @@ pub(crate) struct Exchange {
     pub(super) uri: Box<str>,
     pub(super) directives: RequestDirectives,
     pub(super) arrived: i64,
+    pub(super) entry: InUse,
     /// No client waits for its answer.
     pub(super) is_beside: bool,
 }
@@ -46,10 +47,11 @@ pub(crate) struct Question {
     pub(crate) fallback: Option<Fallback>,
 }
 
-/// The right to ask the origin for an object, which a request has waited for.
+/// The right to ask the origin for a part of an object, which a request may have waited for.
 #[derive(Default)]
-struct Lead {
+pub(crate) struct Lead {
     guard: Option<OwnedMutexGuard<()>>,
+    part: u64,
     /// It is kept while the store is looked at: that had lost the bytes before.
     is_kept: bool,
 }
@@ -58,8 +60,18 @@ impl Lead {
     /// Lets the next one of those that wait look at what is stored.
     fn pass_on(&mut self) {
         if !self.is_kept {
-            self.guard = None;
+            self.release();
         }
+    }
+
+    /// Gives it up, before a part is waited for.
+    pub(super) fn release(&mut self) {
+        self.guard = None;
+    }
+
+    /// The part that nobody else begins to fetch.
+    fn held(&self) -> Option<u64> {
+        self.guard.as_ref().map(|_| self.part)
     }
 }
 
@@ -76,7 +88,8 @@ impl Exchange {
         let uri = mount.uri(&ask.authority, &ask.target).into_boxed_str();
         let directives = RequestDirectives::of(&ask.fields);
         let arrived = (shared.clock)();
-        Self { shared, mount, ask, name, key, uri, directives, arrived, is_beside: false }
+        let entry = shared.entries.enter(key, arrived);
+        Self { shared, mount, ask, name, key, uri, directives, arrived, entry, is_beside: false }
     }
 
     /// Counts the outcome of a request, if it is a client's.
@@ -101,7 +114,6 @@ impl Exchange {
     /// The answer. Requests for the same object that have to ask the origin wait for the first one
     /// of them, unless its response is for it alone.
     pub(crate) async fn answer(&self) -> Answer {
-        let entry = self.shared.entries.enter(self.key, self.arrived);
         let set = self.set();
         let (mut has_waited, mut is_set_valid, mut lead) = (false, false, Lead::default());
         loop {
@@ -119,16 +131,18 @@ impl Exchange {
                     continue;
                 }
             }
-            let question = match self.step(&head, &entry, has_waited, &mut lead).await {
+            let question = match self.step(&head, has_waited, &mut lead).await {
                 Step::Answer(answer) => return answer,
                 Step::Ask(question) => question,
             };
-            if lead.guard.is_some() || !self.may_share() || !entry.is_shared(self.now()) {
-                return self.ask_origin(&entry, head, question).await;
+            if lead.guard.is_some() || !self.may_share() || !self.entry.is_shared(self.now()) {
+                return self.ask_origin(head, question, lead).await;
             }
-            let lock = entry.leads.of(self.part(&question));
-            if let Ok(_lead) = lock.try_lock() {
-                return self.ask_origin(&entry, head, question).await;
+            lead.part = self.part(&question);
+            let lock = self.entry.leads.of(lead.part);
+            if let Ok(guard) = Arc::clone(&lock).try_lock_owned() {
+                lead.guard = Some(guard);
+                return self.ask_origin(head, question, lead).await;
             }
             // It goes on as the one that asks, if what others waited for is of no use to it: the
             // lock is fair, and would be passed on among all that only try it.
@@ -150,7 +164,7 @@ impl Exchange {
         self.method() == Method::Get && !is_for_it_alone && !self.ask.fields.has("authorization")
     }
 
-    async fn step(&self, head: &Head, entry: &InUse, has_waited: bool, lead: &mut Lead) -> Step {
+    async fn step(&self, head: &Head, has_waited: bool, lead: &mut Lead) -> Step {
         let stored: Vec<_> = head.variants.iter().map(|variant| &variant.response).collect();
         let now = self.now();
         let counters = &self.mount.counters;
@@ -158,7 +172,7 @@ impl Exchange {
             Decision::Fresh { index } => (index, if has_waited { &counters.collapsed } else { &counters.hits }, None),
             Decision::Stale { index } => (index, &counters.stale, None),
             Decision::StaleWhileRevalidate { index, .. } => {
-                self.validate_beside(entry);
+                self.validate_beside();
                 (index, &counters.stale, None)
             }
             // It came while this request waited, and is as new as a response to it can be.
@@ -185,7 +199,7 @@ impl Exchange {
             return Step::Answer(self.nothing_stored());
         }
         lead.pass_on();
-        match self.answer_from_store(&head.variants[index], Outcome::Hit).await {
+        match self.answer_from_store(&head.variants[index], Outcome::Hit, lead.held()).await {
             Some(answer) => {
                 Counters::add(counter, 1);
                 Step::Answer(answer)
@@ -233,14 +247,12 @@ impl Exchange {
     }
 
     /// Validates a response that was used stale, unless that is under way.
-    fn validate_beside(&self, entry: &InUse) {
-        if entry.is_validated.swap(true, std::sync::atomic::Ordering::AcqRel) {
+    fn validate_beside(&self) {
+        if self.entry.is_validated.swap(true, std::sync::atomic::Ordering::AcqRel) {
             return;
         }
         let mut other = self.clone();
         other.is_beside = true;
-        // The entry lives until the validation has ended.
-        let entry = self.shared.entries.enter(self.key, self.arrived);
         self.shared.runtime.spawn(async move {
             // The client's conditions and range are not those of the validation.
             other.ask.fields = without_conditions(&other.ask.fields);
@@ -251,15 +263,22 @@ impl Exchange {
             if let Decision::StaleWhileRevalidate { validation, .. } = decision {
                 let (reason, fallback) = (validation.reason, None);
                 let validation = validation.has_conditions().then_some(validation);
-                let answer = other.ask_origin(&entry, head, Question { validation, reason, fallback }).await;
+                let question = Question { validation, reason, fallback };
+                let answer = other.ask_origin(head, question, Lead::default()).await;
                 other.report_failed(&answer);
             }
-            entry.is_validated.store(false, std::sync::atomic::Ordering::Release);
+            other.entry.is_validated.store(false, std::sync::atomic::Ordering::Release);
         });
     }
 
-    /// The answer with a stored response; `None` if its bytes cannot be had.
-    pub(super) async fn answer_from_store(&self, variant: &Variant, outcome: Outcome) -> Option<Answer> {
+    /// The answer with a stored response; `None` if its bytes cannot be had. This request has the
+    /// lead of the part `held`.
+    pub(super) async fn answer_from_store(
+        &self,
+        variant: &Variant,
+        outcome: Outcome,
+        held: Option<u64>,
+    ) -> Option<Answer> {
         let length = variant.body.length();
         let mut outcome = outcome;
         let content = match &variant.body {
@@ -272,7 +291,7 @@ impl Exchange {
                 let object = self.fragmented(variant, *key);
                 if self.method() != Method::Head {
                     let (first, end) = self.wanted(length);
-                    if let Led::Fill(_) = object.lead(first, end).await.ok()?
+                    if let Led::Fill(_) = object.lead(first, end, held).await.ok()?
                         && outcome == Outcome::Hit
                     {
                         let reason = ForwardReason::Partial;
@@ -295,6 +314,7 @@ impl Exchange {
         let source = Source {
             mount: Arc::clone(&self.mount),
             object: self.key,
+            entry: self.entry.clone(),
             target: self.ask.target.clone(),
             fields,
             version: variant.response.version(length),

@@ -6,15 +6,14 @@ use bytes::Bytes;
 use thalweg_cache::Key;
 use thalweg_caching::validation::{HeadOutcome, ValidationOutcome, head_outcome, outcome};
 use thalweg_caching::{
-    CacheStatus, ContentRange, Failure as OriginFailure, Fallback, FieldLines, ForwardReason, Outcome, StoredFields,
+    CacheStatus, ContentRange, Failure as OriginFailure, FieldLines, ForwardReason, Outcome, StoredFields,
     StoredResponse, Times, Validation, invalidation, may_stay_stored,
 };
 use thalweg_wire::Method;
 
 use crate::answer::{Answer, Failure, Relay, Response};
 use crate::counters::Counters;
-use crate::entries::InUse;
-use crate::exchange::{Exchange, Question};
+use crate::exchange::{Exchange, Lead, Question};
 use crate::fragmented::without_conditions;
 use crate::head::{Head, Variant};
 use crate::mount::group_of;
@@ -50,17 +49,19 @@ impl Received {
 }
 
 impl Exchange {
-    /// Asks the origin, and answers with what that comes to.
-    pub(super) async fn ask_origin(&self, entry: &InUse, head: Head, question: Question) -> Answer {
+    /// Asks the origin, and answers with what that comes to. The lead is passed on when others can
+    /// use what has come.
+    pub(super) async fn ask_origin(&self, head: Head, question: Question, lead: Lead) -> Answer {
+        let mut lead = lead;
         let mut question = question;
         loop {
             let Question { validation, reason, fallback } = &question;
-            let (fields, has_own_range) = self.fields_for_origin(entry, validation.as_ref());
+            let (fields, has_own_range) = self.fields_for_origin(validation.as_ref());
             let received = match self.fetch(fields, has_own_range, *reason).await {
                 Ok(received) => received,
                 Err(failure) => {
-                    entry.note_failed(self.now());
-                    return self.failed(&head, *reason, *fallback, failure).await;
+                    self.entry.note_failed(self.now());
+                    return self.failed(&mut lead, &head, &question, failure).await;
                 }
             };
             let (status, fields, times) = (received.response.status, &received.response.fields, received.times);
@@ -69,9 +70,9 @@ impl Exchange {
                 let stored: Vec<_> = head.variants.iter().map(|variant| &variant.response).collect();
                 match outcome(validation, &stored, status, fields, now) {
                     ValidationOutcome::Freshen { indices, answer } => {
-                        let freshened =
-                            self.freshen(entry, (&head, &indices, answer), (fields, times, purges), *reason).await;
-                        if let Some(answer) = freshened {
+                        let learned = (fields, times, purges);
+                        let chosen = self.freshen((&head, &indices, answer), learned).await;
+                        if let Some(answer) = self.answer_freshened(&mut lead, &chosen, *reason).await {
                             return answer;
                         }
                         // Its bytes are lost.
@@ -79,7 +80,7 @@ impl Exchange {
                         continue;
                     }
                     ValidationOutcome::Fallback { index } => {
-                        if let Some(answer) = self.stand_in(&head, index, *reason, Some(status)).await {
+                        if let Some(answer) = self.stand_in(&mut lead, &head, index, *reason, Some(status)).await {
                             return answer;
                         }
                         return self.relay(received, None);
@@ -93,16 +94,16 @@ impl Exchange {
                 }
             } else if let Some(fallback) = fallback
                 && fallback.covers(OriginFailure::Status(status), now)
-                && let Some(answer) = self.stand_in(&head, fallback.index, *reason, Some(status)).await
+                && let Some(answer) = self.stand_in(&mut lead, &head, fallback.index, *reason, Some(status)).await
             {
                 return answer;
             }
             if self.method() == Method::Head {
-                self.learn_from_head(entry, status, fields, (times, purges)).await;
+                self.learn_from_head(status, fields, (times, purges)).await;
                 return self.relay(received, None);
             }
             self.invalidate(status, fields).await;
-            if let Some(answer) = self.take(entry, received).await {
+            if let Some(answer) = self.take(received).await {
                 return answer;
             }
             question = Question { validation: None, reason: *reason, fallback: *fallback };
@@ -111,8 +112,8 @@ impl Exchange {
 
     /// The fields of the request to the origin. What is stored answers any condition and any range,
     /// so that a client's own ones go to the origin only if its response was not stored lately.
-    fn fields_for_origin(&self, entry: &InUse, validation: Option<&Validation>) -> (StoredFields, bool) {
-        let is_stored = self.method() == Method::Get && entry.is_shared(self.now()) && !self.directives.no_store;
+    fn fields_for_origin(&self, validation: Option<&Validation>) -> (StoredFields, bool) {
+        let is_stored = self.method() == Method::Get && self.entry.is_shared(self.now()) && !self.directives.no_store;
         if !is_stored && validation.is_none() {
             return (self.ask.fields.clone(), false);
         }
@@ -152,15 +153,10 @@ impl Exchange {
     }
 
     /// The answer after the origin gave none.
-    async fn failed(
-        &self,
-        head: &Head,
-        reason: ForwardReason,
-        fallback: Option<Fallback>,
-        failure: UpstreamFailure,
-    ) -> Answer {
+    async fn failed(&self, lead: &mut Lead, head: &Head, question: &Question, failure: UpstreamFailure) -> Answer {
+        let Question { reason, fallback, .. } = *question;
         if let Some(fallback) = fallback.filter(|fallback| fallback.covers(OriginFailure::Unreachable, self.now()))
-            && let Some(answer) = self.stand_in(head, fallback.index, reason, None).await
+            && let Some(answer) = self.stand_in(lead, head, fallback.index, reason, None).await
         {
             (self.shared.log)(&format!("{}: {}; a stale response stands in", self.name, failure.reason));
             return answer;
@@ -180,26 +176,32 @@ impl Exchange {
     }
 
     /// A stale response in the place of a failing origin's.
-    async fn stand_in(&self, head: &Head, index: usize, reason: ForwardReason, status: Option<u16>) -> Option<Answer> {
+    async fn stand_in(
+        &self,
+        lead: &mut Lead,
+        head: &Head,
+        index: usize,
+        reason: ForwardReason,
+        status: Option<u16>,
+    ) -> Option<Answer> {
+        lead.release();
         let outcome = Outcome::Forward { reason, status, stored: false, collapsed: false };
-        let answer = self.answer_from_store(&head.variants[index], outcome).await?;
+        let answer = self.answer_from_store(&head.variants[index], outcome, None).await?;
         self.count(|counters| &counters.stale_if_error);
         Some(answer)
     }
 
-    /// Takes over what a 304 says, and answers with one of the responses that it is about.
+    /// Takes over what a 304 says; the one of the responses that it is about that answers.
     async fn freshen(
         &self,
-        entry: &InUse,
         (head, indices, answer): (&Head, &[usize], usize),
         (fields, times, purges): (&StoredFields, Times, u64),
-        reason: ForwardReason,
-    ) -> Option<Answer> {
+    ) -> Variant {
         let policy = &self.mount.policy;
         let mut chosen = Variant::clone(&head.variants[answer]);
         chosen.response.freshen(policy, &self.ask.fields, fields, times);
         let freshened: Vec<_> = indices.iter().map(|index| Arc::clone(&head.variants[*index])).collect();
-        self.change(entry, purges, |current| {
+        self.change(purges, |current| {
             current.variants.retain_mut(|variant| {
                 if !freshened.iter().any(|other| is_same(&other.response, &variant.response)) {
                     return true;
@@ -212,15 +214,21 @@ impl Exchange {
             });
         })
         .await;
+        chosen
+    }
+
+    /// Answers with a stored response that a 304 was about.
+    async fn answer_freshened(&self, lead: &mut Lead, chosen: &Variant, reason: ForwardReason) -> Option<Answer> {
+        lead.release();
         let outcome = Outcome::Forward { reason, status: Some(304), stored: true, collapsed: false };
-        let answer = self.answer_from_store(&chosen, outcome).await?;
+        let answer = self.answer_from_store(chosen, outcome, None).await?;
         self.count(|counters| &counters.revalidated);
         Some(answer)
     }
 
     /// Takes over what a response to HEAD says of the stored responses (RFC 9111, 4.3.5).
-    async fn learn_from_head(&self, entry: &InUse, status: u16, fields: &StoredFields, (times, purges): (Times, u64)) {
-        self.change(entry, purges, |head| {
+    async fn learn_from_head(&self, status: u16, fields: &StoredFields, (times, purges): (Times, u64)) {
+        self.change(purges, |head| {
             for variant in &mut head.variants {
                 match head_outcome(&variant.response, status, fields) {
                     HeadOutcome::Keep => {}
@@ -238,8 +246,8 @@ impl Exchange {
 
     /// Changes the stored head by a response that was asked for when there had been so many purges,
     /// if there is one and no later purge covers it.
-    async fn change(&self, entry: &InUse, purges: u64, change: impl FnOnce(&mut Head)) {
-        let _change = entry.change.lock().await;
+    async fn change(&self, purges: u64, change: impl FnOnce(&mut Head)) {
+        let _change = self.entry.change.lock().await;
         let latest = self.shared.purges.hold().await;
         let mut head = self.shared.load(&self.mount, self.key, &self.name).await;
         if head.variants.is_empty() {

@@ -10,6 +10,7 @@ use thalweg_caching::{ContentRange, FieldLines, StoredFields, Validation, Versio
 
 use crate::activity::Activity;
 use crate::counters::Counters;
+use crate::entries::InUse;
 use crate::fill::{Fill, FillTarget};
 use crate::mounted::Mounted;
 use crate::shared::Shared;
@@ -38,6 +39,7 @@ pub(crate) struct Source {
     pub(crate) mount: Arc<Mounted>,
     /// The key of the head that names the object.
     pub(crate) object: Key,
+    pub(crate) entry: InUse,
     pub(crate) target: Box<str>,
     /// The fields of the request that it answers, without conditions and ranges.
     pub(crate) fields: StoredFields,
@@ -99,15 +101,16 @@ impl Fragmented {
     }
 
     /// Finds the fragment with the byte at `position` for a reader that reads up to `end`, or
-    /// begins to fetch it.
-    pub(crate) async fn lead(self: &Arc<Self>, position: u64, end: u64) -> Result<Led, Arc<str>> {
+    /// begins to fetch it. The reader has the lead of the part `held`.
+    pub(crate) async fn lead(self: &Arc<Self>, position: u64, end: u64, held: Option<u64>) -> Result<Led, Arc<str>> {
         let number = crate::fill::number_of(position);
         if let Some(found) = self.find(number).await {
             return Ok(Led::Found(found));
         }
         let part_bytes = self.source.mount.upstream.part_bytes();
-        let lock = self.activity.starts.of(part_bytes.map_or(0, |part| position / part));
-        let _start = lock.lock().await;
+        let part = part_bytes.map_or(0, |part| position / part);
+        let lock = self.source.entry.leads.of(part);
+        let _lead = if held == Some(part) { None } else { Some(lock.lock().await) };
         // It may have come while this reader waited.
         if let Some(fill) = self.fill_at(position) {
             return Ok(Led::Fill(fill));

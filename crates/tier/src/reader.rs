@@ -55,7 +55,7 @@ impl FragmentReader {
         let search = Arc::new(Search(Mutex::new(Searched::Searching(wake.take()))));
         let (object, result, position, end) = (Arc::clone(&self.object), Arc::clone(&search), self.position, self.end);
         self.object.shared.runtime.spawn(async move {
-            let led = object.lead(position, end).await;
+            let led = object.lead(position, end, None).await;
             let mut searched = result.0.lock().unwrap_or_else(PoisonError::into_inner);
             let before = std::mem::replace(&mut *searched, Searched::Led(led));
             drop(searched);

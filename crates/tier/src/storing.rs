@@ -10,7 +10,6 @@ use thalweg_caching::{
 };
 
 use crate::answer::{Answer, Content, Relay, Response};
-use crate::entries::InUse;
 use crate::excerpt::Excerpt;
 use crate::exchange::Exchange;
 use crate::fetching::Received;
@@ -37,7 +36,7 @@ impl Exchange {
     /// Answers with a response of the origin, which is stored if it may be. `None` if it is a part
     /// that the client did not ask for, and cannot be stored: the origin has to be asked as the
     /// client does.
-    pub(super) async fn take(&self, entry: &InUse, mut received: Received) -> Option<Answer> {
+    pub(super) async fn take(&self, mut received: Received) -> Option<Answer> {
         received.make_whole();
         let Received { response, times, .. } = &received;
         let (policy, status) = (&self.mount.policy, response.status);
@@ -45,19 +44,19 @@ impl Exchange {
         let is_storable = self.name.len() <= NAME_BYTES_MAX && cache_groups(&response.fields).len() <= GROUPS_MAX;
         match decided {
             Storability::Complete if is_storable => {
-                entry.note_stored();
-                Some(self.store_whole(entry, received).await)
+                self.entry.note_stored();
+                Some(self.store_whole(received).await)
             }
             Storability::Partial(range) if is_storable && self.can_store_part(&received, range) => {
-                entry.note_stored();
-                Some(self.store_part(entry, received, range).await)
+                self.entry.note_stored();
+                Some(self.store_part(received, range).await)
             }
             Storability::Partial(range) if is_storable && range.range.length() <= INLINE_BYTES_MAX => {
-                entry.note_stored();
-                Some(self.store_excerpt(entry, received, range).await)
+                self.entry.note_stored();
+                Some(self.store_excerpt(received, range).await)
             }
             _ => {
-                entry.note_not_stored(self.now());
+                self.entry.note_not_stored(self.now());
                 let is_other_part = received.has_own_range && received.response.status == 206;
                 (!is_other_part).then(|| self.relay(received, None))
             }
@@ -76,27 +75,27 @@ impl Exchange {
         version.is_some() && is_long && is_aligned
     }
 
-    async fn store_whole(&self, entry: &InUse, received: Received) -> Answer {
+    async fn store_whole(&self, received: Received) -> Answer {
         match received.response.length {
             Some(length) if length > INLINE_BYTES_MAX => {
                 if received.response.status != 200 || length >= OBJECT_BYTES_MAX {
                     return self.relay(received, None);
                 }
-                self.store_fragments(entry, received, length, 0, length).await
+                self.store_fragments(received, length, 0, length).await
             }
-            length => self.store_collected(entry, received, length).await,
+            length => self.store_collected(received, length).await,
         }
     }
 
-    async fn store_part(&self, entry: &InUse, mut received: Received, range: ContentRange) -> Answer {
+    async fn store_part(&self, mut received: Received, range: ContentRange) -> Answer {
         received.response.status = 200;
         received.response.fields.remove("content-range");
         let (first, end) = (range.range.first, range.range.last + 1);
-        self.store_fragments(entry, received, range.complete_bytes, first, end).await
+        self.store_fragments(received, range.complete_bytes, first, end).await
     }
 
     /// Stores a short part as it is.
-    async fn store_excerpt(&self, entry: &InUse, mut received: Received, range: ContentRange) -> Answer {
+    async fn store_excerpt(&self, mut received: Received, range: ContentRange) -> Answer {
         let length = Some(range.range.length());
         let bytes = match collect(&mut *received.response.content, length, INLINE_BYTES_MAX).await {
             Collected::Whole(bytes) if bytes.len() as u64 == range.range.length() => bytes,
@@ -110,17 +109,17 @@ impl Exchange {
         self.count(|counters| &counters.misses);
         let excerpt = Arc::new(Excerpt { first: range.range.first, bytes, length: range.complete_bytes });
         let (variant, fields) = self.variant(&received, Body::Excerpt(Arc::clone(&excerpt)));
-        let stored = self.put(entry, variant.clone(), received.purges).await;
+        let stored = self.put(variant.clone(), received.purges).await;
         let outcome = self.outcome(&received.reason, stored);
         self.answer_with(&variant, Some(fields), Content::Fragments(excerpt.for_mount(&self.mount)), outcome)
     }
 
     /// Stores content of known length while it comes.
-    async fn store_fragments(&self, entry: &InUse, received: Received, length: u64, first: u64, end: u64) -> Answer {
+    async fn store_fragments(&self, received: Received, length: u64, first: u64, end: u64) -> Answer {
         self.count(|counters| &counters.misses);
         let purges = received.purges;
         let (mut variant, fields) = self.variant(&received, Body::Fragments { key: self.new_key(), length });
-        let _change = entry.change.lock().await;
+        let _change = self.entry.change.lock().await;
         let latest = self.shared.purges.hold().await;
         let head = self.current_head(&latest).await;
         if let Some(known) = head.same_version(&variant) {
@@ -135,13 +134,13 @@ impl Exchange {
     }
 
     /// Stores content that is short, or whose length is not known, when it has come.
-    async fn store_collected(&self, entry: &InUse, mut received: Received, length: Option<u64>) -> Answer {
+    async fn store_collected(&self, mut received: Received, length: Option<u64>) -> Answer {
         let status = received.response.status;
         let most = if status == 200 { FRAGMENT_BYTES } else { INLINE_BYTES_MAX };
         let collected = collect(&mut *received.response.content, length, most).await;
         let bytes = match collected {
             Collected::Whole(bytes) => bytes,
-            Collected::Beginning(bytes) if status == 200 => return self.store_unknown(entry, received, bytes),
+            Collected::Beginning(bytes) if status == 200 => return self.store_unknown(received, bytes),
             Collected::Beginning(bytes) => return self.relay(received, Some(bytes)),
             Collected::CutOff(bytes, reason) => return self.cut_off(received, bytes, reason).await,
         };
@@ -161,16 +160,16 @@ impl Exchange {
             Body::Fragments { key, length }
         };
         let (variant, fields) = self.variant(&received, body);
-        let stored = self.put(entry, variant.clone(), received.purges).await;
+        let stored = self.put(variant.clone(), received.purges).await;
         let outcome = self.outcome(&received.reason, stored);
         self.answer_with(&variant, Some(fields), Content::Memory(bytes), outcome)
     }
 
     /// Relays content whose length is not known, and stores it when it has come to its end.
-    fn store_unknown(&self, entry: &InUse, mut received: Received, first: Bytes) -> Answer {
+    fn store_unknown(&self, mut received: Received, first: Bytes) -> Answer {
         self.count(|counters| &counters.misses);
         // Others would wait for its end.
-        entry.note_not_stored(self.now());
+        self.entry.note_not_stored(self.now());
         let fields = self.relayed_fields(&received.response.fields, self.outcome(&received.reason, true));
         let (writer, reader) = channel(&self.mount.counters);
         let this = self.clone();
@@ -191,10 +190,9 @@ impl Exchange {
                 }
             }
             if let Some(length) = parts.finish().await {
-                let entry = this.shared.entries.enter(this.key, this.now());
                 let (variant, _) = this.variant(&received, Body::Fragments { key, length });
-                this.put(&entry, variant, received.purges).await;
-                entry.note_stored();
+                this.put(variant, received.purges).await;
+                this.entry.note_stored();
             }
         });
         Answer::Response(Response { status: 200, fields, length: None, content: Relay::Stream(Box::new(reader)) })
@@ -216,8 +214,8 @@ impl Exchange {
 
     /// Puts a response into the head of its object, which was asked for when there had been so many
     /// purges.
-    async fn put(&self, entry: &InUse, variant: Variant, purges: u64) -> bool {
-        let _change = entry.change.lock().await;
+    async fn put(&self, variant: Variant, purges: u64) -> bool {
+        let _change = self.entry.change.lock().await;
         let latest = self.shared.purges.hold().await;
         let head = self.current_head(&latest).await;
         self.put_into((head, &latest), variant, purges).await

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::ask::Ask;
 use crate::consistent::Set;
-use crate::exchange::{Exchange, Question};
+use crate::exchange::{Exchange, Lead, Question};
 
 /// Passes after which a set counts as validated, whatever its origin does.
 const PASSES_MAX: usize = 3;
@@ -62,14 +62,13 @@ impl Exchange {
 
     /// Validates what is stored, whether it is stale or not.
     async fn validate(&self) {
-        let entry = self.shared.entries.enter(self.key, self.arrived);
         let head = self.shared.load(&self.mount, self.key, &self.name).await;
         let stored: Vec<_> = head.variants.iter().map(|variant| &variant.response).collect();
         let Some(index) = stored.len().checked_sub(1) else { return };
         let reason = ForwardReason::Stale;
         let validation = Validation::of(&stored, Some(index), reason, None);
         let validation = validation.has_conditions().then_some(validation);
-        let answer = self.ask_origin(&entry, head, Question { validation, reason, fallback: None }).await;
+        let answer = self.ask_origin(head, Question { validation, reason, fallback: None }, Lead::default()).await;
         self.report_failed(&answer);
     }
 }
