@@ -2,7 +2,7 @@
 //! head.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use foldhash::quality::RandomState;
@@ -25,6 +25,8 @@ pub(crate) struct Entry {
     pub(crate) leads: PartLocks,
     /// Held while the head is read, changed and written.
     pub(crate) change: tokio::sync::Mutex<()>,
+    /// The number of changes of the head while this was in use.
+    changes: AtomicU64,
     /// Whether it is validated beside the requests that got a stale response.
     pub(crate) is_validated: AtomicBool,
     /// The second until which requests are not collapsed.
@@ -44,6 +46,16 @@ impl Entry {
     /// Notes that the origin failed.
     pub(crate) fn note_failed(&self, now: i64) {
         self.unshared_until.store(now + FAILED_S, Ordering::Relaxed);
+    }
+
+    /// The number of changes of the head while the entry was in use.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Notes that the head was changed.
+    pub(crate) fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
     /// Notes that a response was stored.

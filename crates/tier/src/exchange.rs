@@ -121,6 +121,7 @@ impl Exchange {
                 Some(set) => Some(set.in_use.read().await),
                 None => None,
             };
+            let changes = self.entry.changes();
             let mut head = self.shared.load(&self.mount, self.key, &self.name).await;
             if let Some(set) = &set {
                 head.invalidate_before(set.validated_s());
@@ -142,11 +143,15 @@ impl Exchange {
             let lock = self.entry.leads.of(lead.part);
             if let Ok(guard) = Arc::clone(&lock).try_lock_owned() {
                 lead.guard = Some(guard);
-                return self.ask_origin(head, question, lead).await;
+                if self.entry.changes() == changes {
+                    return self.ask_origin(head, question, lead).await;
+                }
+                // Another request had the lead after the store was looked at.
+            } else {
+                // It goes on as the one that asks, if what others waited for is of no use to it:
+                // the lock is fair, and would be passed on among all that only try it.
+                lead.guard = Some(lock.lock_owned().await);
             }
-            // It goes on as the one that asks, if what others waited for is of no use to it: the
-            // lock is fair, and would be passed on among all that only try it.
-            lead.guard = Some(lock.lock_owned().await);
             has_waited = true;
         }
     }

@@ -262,6 +262,7 @@ impl Exchange {
         change(&mut head);
         let groups = groups_of(&head);
         self.shared.save(self.key, &self.name, &head, groups).await;
+        self.entry.note_change();
         self.shared.advance_generation();
     }
 

@@ -248,6 +248,7 @@ impl Exchange {
         head.put(variant);
         let Some(groups) = head.groups(&self.mount) else { return false };
         let is_saved = self.shared.save(self.key, &self.name, &head, groups).await;
+        self.entry.note_change();
         if is_replaced {
             self.shared.advance_generation();
         }
