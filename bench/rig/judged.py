@@ -130,7 +130,8 @@ class Connection:
             return None
         at, wanted = first, end if stop_after is None else min(end, first + stop_after)
         async for piece in self._pieces(fields):
-            right = gone(version) == piece if status == 404 else at + len(piece) <= end and version.has(at, piece)
+            right = at + len(piece) <= end and (
+                gone(version)[at:at + len(piece)] == piece if status == 404 else version.has(at, piece))
             if not right:
                 raise Wrong(f"{len(piece)} bytes at {at} are not those of {version.tag}, of {version.size} bytes: {fields}")
             at += len(piece)
