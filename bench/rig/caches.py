@@ -2,6 +2,9 @@
 
 What a server does not do by default, and its documentation offers for a shared cache that obeys the origin, is switched on."""
 
+import contextlib
+import os
+
 from . import process
 from .file_servers import FileServer, event_mpm
 
@@ -71,6 +74,16 @@ http {{
         for path in [folder, *folder.rglob("*")]:
             path.chmod(0o777 if path.is_dir() else 0o644)
         return [self.path, "-p", str(folder), "-c", str(config)]
+
+    @staticmethod
+    def disk_bytes(folder):
+        """The blocks of what it has stored, as `du` counts them."""
+        total = 0
+        for folder, _, files in os.walk(folder / "cache"):
+            for name in files:
+                with contextlib.suppress(OSError):
+                    total += os.stat(f"{folder}/{name}").st_blocks * 512
+        return total
 
 
 class Varnish(CachingServer):

@@ -143,6 +143,14 @@ impl Cache {
         }
     }
 
+    /// Counts a hit of a part of an object that was answered without the store, so that it stays
+    /// with the others that are asked for.
+    pub fn touch(&self, key: Key, part: Part) {
+        if let Some(volume) = self.volume_of(key) {
+            volume.touch(key, part);
+        }
+    }
+
     /// Appends a part of an object.
     pub fn append(&self, key: Key, part: Part, description: Description, body: impl Into<Pieces>) -> Result<(), Error> {
         let volume = self.volume_of(key).ok_or(Error::NoVolume)?;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use thalweg_cache::Location;
+use thalweg_cache::{Key, Location};
 use thalweg_caching::StoredFields;
 
 use crate::wake::Wake;
@@ -36,10 +36,11 @@ pub struct Object {
     pub stale_s: i64,
     /// This cache's member of Cache-Status for the request that was asked.
     pub cache_status: Box<str>,
-    /// Whether a loop may answer other requests for the same target with it, without asking, before
-    /// `stale_s` and as long as [`Tier::generation`](crate::Tier::generation) stays: GET and HEAD
-    /// without Cache-Control, Pragma and Authorization.
-    pub may_be_held: bool,
+    /// Its key, if a loop may answer other requests for the same target with it, without asking,
+    /// before `stale_s` and as long as [`Tier::generation`](crate::Tier::generation) stays: GET and
+    /// HEAD without Cache-Control, Pragma and Authorization. The loop tells
+    /// [`Tier::touch`](crate::Tier::touch) of it now and then.
+    pub held_key: Option<Key>,
 }
 
 /// The bytes of a representation, which any number of readers may read, each any range.

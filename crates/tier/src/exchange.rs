@@ -377,6 +377,12 @@ impl Exchange {
             return Answer::Response(Response { status: response.status, fields, length, content });
         }
         let is_plain = matches!(&response.vary, thalweg_caching::Vary::Fields(names) if names.is_empty());
+        // For a peer, fragments that are missing come from the origin alone.
+        let may_be_held = is_plain
+            && !matches!(variant.body, Body::Excerpt(_))
+            && !self.ask.fields.has(PEER_FIELD)
+            && !freshness.always_validate
+            && freshness.is_fresh(now);
         let born_s = now - i64::from(age);
         Answer::Object(Object {
             fields: Arc::new(fields),
@@ -385,12 +391,7 @@ impl Exchange {
             born_s,
             stale_s: born_s + i64::from(freshness.lifetime_seconds),
             cache_status: cache_status.into(),
-            // For a peer, fragments that are missing come from the origin alone.
-            may_be_held: is_plain
-                && !matches!(variant.body, Body::Excerpt(_))
-                && !self.ask.fields.has(PEER_FIELD)
-                && !freshness.always_validate
-                && freshness.is_fresh(now),
+            held_key: may_be_held.then_some(self.key),
         })
     }
 }

@@ -71,6 +71,7 @@ pub use origins::Origins;
 pub use peer::Peer;
 pub use purge::{Purge, PurgeKind};
 pub use shared::{Clock, Log};
+pub use thalweg_cache::Key;
 pub use thalweg_origin::{Entry as FolderEntry, Listing as FolderListing};
 pub use tier::{Tier, TierConfig};
 pub use tokio::runtime::Handle as RuntimeHandle;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use thalweg_cache::{Cache, Error, Maintenance};
+use thalweg_cache::{Cache, Error, Key, Maintenance, Part};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::activity::Bodies;
@@ -154,6 +154,12 @@ impl Tier {
             Counters::add(&mount.counters.held_hits, requests);
             Counters::add(&mount.counters.served_bytes, bytes);
         }
+    }
+
+    /// Notes that a loop goes on answering requests with objects that it holds, so that the store
+    /// keeps them, too.
+    pub fn touch(&self, objects: &[Key]) {
+        objects.iter().for_each(|key| self.shared.store.cache().touch(*key, Part::HEAD));
     }
 
     /// The counts since the start, of all mounts.

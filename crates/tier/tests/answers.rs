@@ -24,7 +24,7 @@ fn a_small_object_is_fetched_once() {
     let second = object(stage.get("/a"));
     assert!(second.cache_status.starts_with("thalweg;hit;ttl="), "{}", second.cache_status);
     assert_eq!(second.fields.first("x-other"), Some(&b"y"[..]));
-    assert!(second.may_be_held && second.length == 5);
+    assert!(second.held_key.is_some() && second.length == 5);
     assert!(matches!(second.content, Content::Memory(_)));
     assert_eq!(stage.origin.count(), 1);
     let stage = stage.restart();
@@ -147,7 +147,7 @@ fn variants_are_kept_side_by_side() {
     assert_eq!(bytes(of("fr")).unwrap(), b"salut");
     assert_eq!(bytes(of("en")).unwrap(), b"hello");
     assert_eq!(stage.origin.count(), 2);
-    assert!(!object(of("fr")).may_be_held);
+    assert!(object(of("fr")).held_key.is_none());
 }
 
 #[test]

@@ -97,6 +97,15 @@ impl Volume {
         self.count_miss(self.look_up(key, part, Waiting::Avoided))
     }
 
+    /// Counts a hit of a fragment that was answered from elsewhere.
+    pub fn touch(&self, key: Key, part: Part) {
+        let hash = PartHash::of(key, part);
+        let mut index = self.index();
+        if let Some(entry) = index.living(hash) {
+            index.directory.update(hash, entry, Entry::hit);
+        }
+    }
+
     fn count_miss(&self, looked: Result<Looked, Error>) -> Result<Looked, Error> {
         if matches!(looked, Ok(Looked::Done(None)) | Err(_)) {
             self.index().statistics.misses += 1;

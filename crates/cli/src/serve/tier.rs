@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use thalweg_cache::medium::{Allocation, File, Medium};
-use thalweg_cache::{Cache, Settings, Shape};
+use thalweg_cache::{Cache, Key, Settings, Shape};
 use thalweg_origin::{
     Credentials, GroupConfig, Keys, Limits, Order, OriginConfig, OriginGroup, OriginKind, Protocol, S3Config, Times,
     Trust,
@@ -114,6 +114,10 @@ impl CacheTier for Mounts {
         if let Some(number) = self.numbers.get(mount) {
             self.tier.count_held_hits(*number, requests, bytes);
         }
+    }
+
+    fn touch(&self, objects: &[Key]) {
+        self.tier.touch(objects);
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {

@@ -190,7 +190,7 @@ mod tests {
             born_s: 1000,
             stale_s: 1060,
             cache_status: "thalweg;fwd=uri-miss".into(),
-            may_be_held: true,
+            held_key: None,
         }
     }
 

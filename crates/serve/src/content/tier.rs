@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thalweg_sys::{SocketId, Waker};
-use thalweg_tier::{Answer, Answered, Ask};
+use thalweg_tier::{Answer, Answered, Ask, Key};
 
 use crate::content::tier_figures::TierFigures;
 
@@ -26,6 +26,9 @@ pub trait CacheTier: Send + Sync {
     /// Counts requests for a mount that a loop has answered with objects that it held, and bytes of
     /// bodies in memory that it sent, of these and of others.
     fn count_held_hits(&self, mount: usize, requests: u64, bytes: u64);
+
+    /// Notes that a loop goes on answering with objects that it holds.
+    fn touch(&self, objects: &[Key]);
 
     /// The descriptors that bodies are sent from, which a loop with a table of its own keeps.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;

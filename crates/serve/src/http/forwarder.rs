@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use thalweg_caching::StoredFields;
 use thalweg_sys::SocketId;
-use thalweg_tier::{Ask, PEER_FIELD};
+use thalweg_tier::{Ask, Key, PEER_FIELD};
 use thalweg_wire::{Fields, Method, RequestHead};
 
 use crate::catalog::forwarding::ForwardingMount;
@@ -130,11 +130,11 @@ impl Forwarder {
     }
 
     /// Holds an object for others, which was asked for at a generation.
-    pub(crate) fn hold(&mut self, mut object: Object, generation: u64, second: i64) {
+    pub(crate) fn hold(&mut self, key: Key, mut object: Object, generation: u64, second: i64) {
         let Some(stale_s) = object.as_forwarded().map(|forwarded| forwarded.stale_s) else { return };
         if stale_s > second {
             object.hold();
-            self.held.insert(&self.key, object, (generation, stale_s));
+            self.held.insert(&self.key, (key, object), (generation, stale_s));
         }
     }
 
@@ -156,9 +156,11 @@ impl Forwarder {
         }
     }
 
-    /// Reports to the tier what was counted.
+    /// Reports to the tier what was counted, and the held objects that were used.
     #[inline]
     pub(crate) fn report_hits(&mut self) {
+        let Self { held, tier, .. } = self;
+        held.report_used(|objects| tier.touch(objects));
         if !mem::take(&mut self.has_hits) {
             return;
         }

@@ -211,7 +211,7 @@ impl ScriptedTier {
             born_s: second,
             stale_s: second + fresh_s,
             cache_status: "thalweg;fwd=uri-miss;stored".into(),
-            may_be_held: fresh_s > 0,
+            held_key: (fresh_s > 0).then_some(key),
         };
         match &delivery.kind {
             Kind::Held { fresh_s, fields: others } => {
@@ -279,6 +279,8 @@ impl CacheTier for ScriptedTier {
         let mut state = self.state();
         state.hits = (state.hits.0 + requests, state.hits.1 + bytes);
     }
+
+    fn touch(&self, _objects: &[Key]) {}
 
     fn descriptors(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
         Vec::new()

@@ -185,11 +185,13 @@ impl Responder {
         let folder = if folder == b"/" { b"" } else { folder };
         let policy = self.origin.namespace().policy(site, folder, file);
         let Self { forwarder: Some(forwarder), date_cache, boundaries, .. } = self else { return Answer::Pending };
-        let (second, may_be_held) = (date_cache.second(), object.may_be_held);
+        let (second, held_key) = (date_cache.second(), object.held_key);
         let mut object = Object::forwarded(object, &policy, second, forwarder.small_bytes_max(), forwarder.inbox());
         let chosen = reply(&mut object, request, false, (date_cache, boundaries), out);
-        if may_be_held && matches!(request.method, Method::Get | Method::Head) {
-            forwarder.hold(object, generation, second);
+        if let Some(key) = held_key
+            && matches!(request.method, Method::Get | Method::Head)
+        {
+            forwarder.hold(key, object, generation, second);
         }
         let sites = self.origin.namespace();
         let mount = sites.forwarding.as_ref().and_then(|mounts| mounts.get(number));
