@@ -516,7 +516,7 @@ fn heads_are_listed_with_their_names_and_hits() {
     }
     volume.append(key(3), Part::HEAD, description(300), b"x").expect("the file is writable");
     assert!(volume.lookup(key(2), Part::HEAD).expect("it is readable").is_some());
-    // A hit that was answered from elsewhere counts as one of the store's; of what is not there, as none.
+    // A hit that was answered from elsewhere counts as one of the store's.
     [2, 4].into_iter().for_each(|object| volume.touch(key(object), Part::HEAD));
     volume.purge(&[Purge::SoftKey(key(1))]).expect("the file is writable");
     for is_written in [false, true] {

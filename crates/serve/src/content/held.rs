@@ -1,8 +1,8 @@
 //! Objects of the cache tier that a loop holds, to answer requests for them without asking.
 //!
 //! An object is held until it is stale, or the tier's generation has grown. Which requests may be
-//! answered from here is decided elsewhere. The tier is told which objects are used: its store evicts
-//! those that nobody asks it for.
+//! answered from here is decided elsewhere. The tier is told which objects are used: its store
+//! evicts those that nobody asks it for.
 
 use std::rc::Rc;
 
