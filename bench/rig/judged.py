@@ -31,6 +31,8 @@ class Connection:
     def __init__(self, world, port, pause=None):
         self.world, self.port, self.pause = world, port, pause
         self.sent, self.bytes = collections.deque(), 0
+        #: When the last bytes of a body came.
+        self.heard = time.monotonic()
 
     async def open(self):
         self.opened = time.monotonic()
@@ -51,7 +53,7 @@ class Connection:
     async def answer(self, stop_after=None):
         """Reads and judges the next answer, or only so many bytes of its body; returns its status, version and fields."""
         method, target, asked, at, floor = self.sent.popleft()
-        version = None
+        version, before = None, self.bytes
         try:
             async with asyncio.timeout(TIME_OUT_S):
                 status, fields = await self._head()
@@ -62,7 +64,8 @@ class Connection:
                     self._judge_age(version, status, fields, at, floor)
                 await self._body(method, status, fields, version, asked, stop_after)
         except TimeoutError:
-            raise Wrong(f"{method} {target} {asked}: not answered after {TIME_OUT_S} s") from None
+            raise Wrong(f"{method} {target} {asked}, sent at {at:.3f}: not answered after {TIME_OUT_S} s, with {version.tag if version else 'no head'} and "
+                        f"{self.bytes - before} bytes so far, the last of them {time.monotonic() - self.heard:.1f} s ago, reading with pauses of {self.pause} s") from None
         except (OSError, asyncio.IncompleteReadError) as error:
             self._excuse(target, version, at, f"{type(error).__name__} {error}", self.opened)
         except Wrong as wrong:
@@ -136,6 +139,7 @@ class Connection:
                 raise Wrong(f"{len(piece)} bytes at {at} are not those of {version.tag}, of {version.size} bytes: {fields}")
             at += len(piece)
             self.bytes += len(piece)
+            self.heard = time.monotonic()
             if self.pause:
                 await asyncio.sleep(self.pause)
             if stop_after is not None and at >= wanted:
