@@ -29,7 +29,7 @@ pub(crate) struct Received {
     /// The number of purges when it was asked for.
     pub(crate) purges: u64,
     pub(crate) reason: ForwardReason,
-    /// It was asked for with a range of the tier's.
+    /// It was asked for with another range than the client's: one of the tier's, or none.
     pub(crate) has_own_range: bool,
 }
 
@@ -129,7 +129,7 @@ impl Exchange {
         let end = end.map(|end| end.div_ceil(FRAGMENT_BYTES).saturating_mul(FRAGMENT_BYTES));
         let end = part_bytes.map(|part| (first / part + 1) * part).into_iter().chain(end).min();
         if first == 0 && end.is_none() {
-            return (fields, false);
+            return (fields, self.ask.fields.has("range"));
         }
         let last = end.map_or_else(String::new, |end| (end - 1).to_string());
         fields.push("Range", format!("bytes={first}-{last}").as_bytes());

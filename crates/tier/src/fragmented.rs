@@ -108,9 +108,9 @@ impl Fragmented {
             return Ok(Led::Found(found));
         }
         let part_bytes = self.source.mount.upstream.part_bytes();
-        let part = part_bytes.map_or(0, |part| position / part);
-        let lock = self.source.entry.leads.of(part);
-        let _lead = if held == Some(part) { None } else { Some(lock.lock().await) };
+        let part = part_bytes.map(|part| position / part);
+        let lock = part.map_or_else(|| Arc::clone(&self.activity.starts), |part| self.source.entry.leads.of(part));
+        let _lead = if part.is_some() && part == held { None } else { Some(lock.lock().await) };
         // It may have come while this reader waited.
         if let Some(fill) = self.fill_at(position) {
             return Ok(Led::Fill(fill));

@@ -51,7 +51,7 @@ impl Exchange {
                 self.entry.note_stored();
                 Some(self.store_part(received, range).await)
             }
-            Storability::Partial(range) if is_storable && range.range.length() <= INLINE_BYTES_MAX => {
+            Storability::Partial(range) if is_storable && self.is_answered_by_excerpt(range) => {
                 self.entry.note_stored();
                 Some(self.store_excerpt(received, range).await)
             }
@@ -73,6 +73,13 @@ impl Exchange {
         let is_aligned = range.range.first.is_multiple_of(FRAGMENT_BYTES)
             && (end.is_multiple_of(FRAGMENT_BYTES) || end == range.complete_bytes);
         version.is_some() && is_long && is_aligned
+    }
+
+    /// A short part is stored as it is if it has what the client wants.
+    fn is_answered_by_excerpt(&self, range: ContentRange) -> bool {
+        let (first, end) = self.wanted(range.complete_bytes);
+        let part = range.range;
+        part.length() <= INLINE_BYTES_MAX && part.first <= first && end <= part.last + 1
     }
 
     async fn store_whole(&self, received: Received) -> Answer {

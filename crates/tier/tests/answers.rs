@@ -5,9 +5,14 @@
 mod support;
 
 use bytes::Bytes;
-use support::{Original, PATIENCE, Stage, bytes, cache_status, moved, object, pass, pattern, read};
-use thalweg_caching::FieldLines;
-use thalweg_tier::{Answer, BodyPiece, Content, Purge, PurgeKind};
+use std::sync::Arc;
+use support::{Origin, Original, PATIENCE, Stage, bytes, cache_status, moved, object, pass, pattern, read};
+
+use thalweg_caching::{FieldLines, StoredFields};
+use thalweg_tier::{
+    Answer, BodyPiece, BoxFuture, Content, Purge, PurgeKind, Upstream, UpstreamContent, UpstreamFailure,
+    UpstreamRequest, UpstreamResponse,
+};
 use thalweg_wire::date::imf_fixdate;
 
 const FRESH: (&str, &str) = ("Cache-Control", "max-age=3600");
@@ -335,4 +340,42 @@ fn members_of_a_set_are_validated_together() {
     let before = stage.origin.count();
     assert!(all_are("three"));
     assert_eq!(stage.origin.count(), before);
+}
+
+/// An origin that answers every request with the first five of ten bytes.
+struct OfOnePart;
+
+struct OnePart(Option<Bytes>);
+
+impl UpstreamContent for OnePart {
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Arc<str>>>> {
+        Box::pin(async { self.0.take().map(Ok) })
+    }
+}
+
+impl Upstream for OfOnePart {
+    fn fetch(&self, _: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>> {
+        let mut fields = StoredFields::default();
+        [FRESH, TAG, ("Content-Range", "bytes 0-4/10")]
+            .iter()
+            .for_each(|(name, value)| fields.push(name, value.as_bytes()));
+        let content = Box::new(OnePart(Some("01234".into())));
+        Box::pin(async { Ok(UpstreamResponse { status: 206, fields, length: Some(5), content, is_peers: false }) })
+    }
+}
+
+#[test]
+fn a_part_that_lacks_what_is_wanted_is_sent_as_it_is() {
+    let stage = Stage::before(Arc::new(OfOnePart), Arc::new(Origin::default()));
+    for (range, is_within) in [("bytes=-5", false), ("bytes=4-5", false), ("bytes=1-4", true)] {
+        match stage.ask("GET", "/a", &[("Range", range)]) {
+            Answer::Object(object) => assert!(is_within && object.length == 10, "{range}"),
+            Answer::Response(response) => {
+                assert!(!is_within && response.status == 206, "{range}");
+                assert_eq!(response.fields.first("content-range"), Some(&b"bytes 0-4/10"[..]), "{range}");
+                assert_eq!(bytes(Answer::Response(response)).unwrap(), b"01234", "{range}");
+            }
+            Answer::Failed(failure) => panic!("{range}: {failure:?}"),
+        }
+    }
 }
