@@ -297,7 +297,7 @@ fn an_operator_purges() {
 #[test]
 fn a_store_in_memory_serves_as_one_on_disk() {
     let cache = thalweg_tier::memory_cache(64 << 20, thalweg_cache::Settings::default()).unwrap();
-    let stage = Stage::over(std::sync::Arc::new(cache));
+    let stage = Stage::over(Arc::new(cache));
     let content = pattern(3 * MEBIBYTE, 9);
     stage.origin.put("/big", Original::new(&[FRESH, TAG], content.clone()));
     for _ in 0..2 {
