@@ -20,8 +20,8 @@ pub(crate) struct Entries(Mutex<HashMap<Key, Arc<Entry>, RandomState>>);
 /// An object that requests are busy with.
 #[derive(Default)]
 pub(crate) struct Entry {
-    /// Held by the request that asks the origin for a part, until others can use what it has got; in
-    /// a cluster also by the reader that does.
+    /// Held by the request that asks the origin for a part, until others can use what it has got;
+    /// in a cluster also by the reader that does.
     pub(crate) leads: PartLocks,
     /// Held while the head is read, changed and written.
     pub(crate) change: tokio::sync::Mutex<()>,
