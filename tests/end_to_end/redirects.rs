@@ -190,8 +190,9 @@ fn searches_and_replays_follow_redirects_too() {
     let sweep = ["--low-rate", "50/s", "--high-rate", "50/s", "--step", "50/s", "--duration", "500ms", "--follow"];
     let ended = run_thalweg(&[&["sweep", &url, "--json", "--store", "none"], &sweep[..]].concat());
     let trial = &document::of(&ended)["trials"][0];
-    assert_eq!(number(trial, "/redirects/followed"), number(trial, "/counts/good"), "{trial:#}");
-    assert!(number(trial, "/counts/good") >= 20.0, "{trial:#}");
+    // Good ones of a time that another program disturbed are left out; they were followed, too.
+    let (followed, good) = (number(trial, "/redirects/followed"), number(trial, "/counts/good"));
+    assert!((20.0..=followed).contains(&good), "{trial:#}");
 }
 
 /// Such targets were once reported as unreachable by `compare`.
