@@ -190,9 +190,10 @@ fn searches_and_replays_follow_redirects_too() {
     let sweep = ["--low-rate", "50/s", "--high-rate", "50/s", "--step", "50/s", "--duration", "500ms", "--follow"];
     let ended = run_thalweg(&[&["sweep", &url, "--json", "--store", "none"], &sweep[..]].concat());
     let trial = &document::of(&ended)["trials"][0];
-    // Good ones of a time that another program disturbed are left out; they were followed, too.
     let (followed, good) = (number(trial, "/redirects/followed"), number(trial, "/counts/good"));
-    assert!((20.0..=followed).contains(&good), "{trial:#}");
+    // Good ones that a time was left out with, because of another program, were followed, too.
+    let is_whole = trial["lost_s"].as_f64().unwrap_or(0.0) == 0.0;
+    assert!(good >= 20.0 && (followed == good || !is_whole && followed > good), "{trial:#}");
 }
 
 /// Such targets were once reported as unreachable by `compare`.
