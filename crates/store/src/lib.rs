@@ -18,13 +18,13 @@ pub use run::{FinishedRun, NewRun, RunRecord, State, StoredDocument};
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use std::{env, fs};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
 
 use crate::process::Process;
 
@@ -33,6 +33,9 @@ const VERSION: i64 = 1;
 
 /// How long a process waits for another one that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time between two attempts to change the file to a write-ahead log.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 const SCHEMA: &str = "
 CREATE TABLE runs (
@@ -104,7 +107,7 @@ impl Store {
         connection.busy_timeout(BUSY_TIMEOUT).map_err(fail)?;
         // Before anything is written: a newer file is left as it is.
         check_version(&connection, path)?;
-        connection.pragma_update(None, "journal_mode", "WAL").map_err(fail)?;
+        enter_log_mode(&connection).map_err(fail)?;
         // A commit survives the end of the process; a loss of power may cost the last ones.
         connection.pragma_update(None, "synchronous", "NORMAL").map_err(fail)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(fail)?;
@@ -131,6 +134,7 @@ impl Store {
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(path, flags).map_err(fail)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(fail)?;
         if version(&connection).is_err() {
             // The log of a store in a folder without write permission cannot be opened; the file
             // itself can.
@@ -138,7 +142,6 @@ impl Store {
                 format!("file:{}?immutable=1", path.display().to_string().replace('?', "%3f").replace('#', "%23"));
             connection = Connection::open_with_flags(uri, flags).map_err(fail)?;
         }
-        connection.busy_timeout(BUSY_TIMEOUT).map_err(fail)?;
         check_version(&connection, path)?;
         Ok(Some(Self { connection, path: path.to_owned() }))
     }
@@ -315,6 +318,25 @@ impl Store {
 
 fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Changes the file to a write-ahead log, for which the connection must have it to itself.
+///
+/// Two connections that change it at once hold a read lock each and wait for the other's: SQLite
+/// fails one of them at once, without its busy timeout (sqlite.org, "Write-Ahead Logging", section
+/// "Sometimes queries return SQLITE_BUSY in WAL mode"; `sqlite3_busy_handler`).
+fn enter_log_mode(connection: &Connection) -> rusqlite::Result<()> {
+    let deadline = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(error) if is_busy(&error) && Instant::now() < deadline => thread::sleep(BUSY_PAUSE),
+            entered => return entered,
+        }
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
 fn check_version(connection: &Connection, path: &Path) -> Result<(), StoreError> {

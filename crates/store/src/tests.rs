@@ -1,5 +1,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Barrier;
 
 use tempfile::TempDir;
 
@@ -95,8 +96,21 @@ fn processes_write_at_once() {
             store.finish(&run(&id), &END, "whole").unwrap();
         }
     };
-    std::thread::scope(|scope| (0..4).for_each(|writer| drop(scope.spawn(move || write(writer)))));
+    thread::scope(|scope| (0..4).for_each(|writer| drop(scope.spawn(move || write(writer)))));
     assert_eq!(Store::open(&path).unwrap().list(&Filter::default()).unwrap().len(), 80);
+}
+
+#[test]
+fn processes_create_a_store_at_once() {
+    for _ in 0..50 {
+        let (_folder, path) = scratch();
+        let start = Barrier::new(4);
+        let open = || {
+            start.wait();
+            drop(Store::open(&path).unwrap());
+        };
+        thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(open))));
+    }
 }
 
 #[test]
