@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The version of the format that this crate reads and writes.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"THWGCACH";
 const SUPERBLOCK_BYTES: usize = 4096;

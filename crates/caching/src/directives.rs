@@ -132,6 +132,31 @@ impl ResponseDirectives {
         found
     }
 
+    /// Reads all Surrogate-Control fields of a response (W3C Note "Edge Architecture Specification"
+    /// of 2001, 2.2). They may have the directives of Cache-Control, too, as at CDNs.
+    ///
+    /// A directive with a parameter is for the cache of that name (2.3): this one announces none.
+    /// `no-store-remote` counts as `no-store`, since the distance to the origin is not known.
+    pub(crate) fn of_surrogates(fields: &impl FieldLines) -> Self {
+        let mut found = Self::default();
+        let elements = fields.all("surrogate-control").flat_map(list_elements);
+        for directive in elements.filter(|element| !element.contains(&b';')).filter_map(Directive::parse) {
+            let argument = directive.argument();
+            let is = |name: &str| directive.name.eq_ignore_ascii_case(name.as_bytes());
+            let plus = argument.as_deref().and_then(|text| text.iter().position(|&byte| byte == b'+'));
+            match (argument.as_deref(), plus) {
+                (Some(text), Some(plus)) if is("max-age") => {
+                    found.max_age.set(Some(&text[..plus]));
+                    found.stale_while_revalidate.set(Some(&text[plus + 1..]));
+                    found.stale_if_error.set(Some(&text[plus + 1..]));
+                }
+                _ if is("no-store-remote") => found.no_store = true,
+                _ => found.add(directive.name, argument),
+            }
+        }
+        found
+    }
+
     /// Adds a directive; an argument that could not be read is empty.
     pub(crate) fn add(&mut self, name: &[u8], argument: Option<Cow<'_, [u8]>>) {
         let argument = argument.as_deref();

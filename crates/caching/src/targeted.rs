@@ -1,5 +1,5 @@
-//! Targeted Cache-Control fields such as CDN-Cache-Control (RFC 9213), read as structured
-//! dictionaries.
+//! The fields with directives for some caches alone: targeted ones such as CDN-Cache-Control (RFC
+//! 9213), read as structured dictionaries, and Surrogate-Control, which is older.
 
 use std::borrow::Cow;
 
@@ -9,13 +9,19 @@ use crate::directives::ResponseDirectives;
 use crate::fields::FieldLines;
 use crate::policy::Policy;
 
-/// The directives that a cache obeys, and whether they come from a targeted field, which silences
-/// Cache-Control and Expires (RFC 9213, 2.2).
+/// The directives that a cache obeys, and whether they come from a targeted field or from
+/// Surrogate-Control, which silence Cache-Control and Expires (RFC 9213, 2.2; "Edge Architecture
+/// Specification", 3). Surrogate-Control without a directive about storing says nothing.
 #[must_use]
 pub fn response_directives(policy: &Policy, fields: &impl FieldLines) -> (ResponseDirectives, bool) {
-    match policy.targeted_fields.iter().find_map(|name| parse(name, fields)) {
-        Some(directives) => (directives, true),
-        None => (ResponseDirectives::of(fields), false),
+    if let Some(directives) = policy.targeted_fields.iter().find_map(|name| parse(name, fields)) {
+        return (directives, true);
+    }
+    let of_surrogates = ResponseDirectives::of_surrogates(fields);
+    if of_surrogates == ResponseDirectives::default() {
+        (ResponseDirectives::of(fields), false)
+    } else {
+        (of_surrogates, true)
     }
 }
 
@@ -100,5 +106,30 @@ mod tests {
         assert_eq!(read("CDN-Cache-Control: no-cache=\"A, b\""), FieldScope::Fields(vec!["a".into(), "b".into()]));
         assert_eq!(read("CDN-Cache-Control: no-cache"), FieldScope::Whole);
         assert_eq!(read("CDN-Cache-Control: no-cache=1"), FieldScope::Absent);
+    }
+
+    #[test]
+    fn surrogates_have_a_field_of_their_own() {
+        let seconds = |seconds| Limit::Seconds(seconds);
+        let check = |lines: &[&str], max_age: Limit, extension: Limit, no_store: bool, targeted: bool| {
+            let (directives, found) = response_directives(&Policy::default(), &fields(lines));
+            let stale = (directives.stale_while_revalidate, directives.stale_if_error);
+            assert_eq!((directives.max_age, stale), (max_age, (extension, extension)), "{lines:?}");
+            assert_eq!((directives.no_store, found), (no_store, targeted), "{lines:?}");
+        };
+        let absent = Limit::Absent;
+        check(&["Surrogate-Control: MAX-AGE=9, x", "Cache-Control: no-store"], seconds(9), absent, false, true);
+        check(&["Surrogate-Control: max-age=9+5"], seconds(9), seconds(5), false, true);
+        check(&["Surrogate-Control: max-age=9+"], seconds(9), Limit::Invalid, false, true);
+        check(&["Surrogate-Control: max-age=x"], Limit::Invalid, absent, false, true);
+        check(&["Surrogate-Control: no-store", "Cache-Control: max-age=9"], absent, absent, true, true);
+        check(&["Surrogate-Control: no-store-remote"], absent, absent, true, true);
+        // Nothing in these is for this cache.
+        let other = "Cache-Control: max-age=1";
+        check(&["Surrogate-Control: max-age=9;other, no-store;other", other], seconds(1), absent, false, false);
+        check(&["Surrogate-Control: content=\"ESI/1.0, a;b\"", other], seconds(1), absent, false, false);
+        check(&["Surrogate-Control: content=\"ESI/1.0\", max-age=9", other], seconds(9), absent, false, true);
+        // RFC 9213 is newer and comes first.
+        check(&["Surrogate-Control: max-age=9", "CDN-Cache-Control: max-age=2"], seconds(2), absent, false, true);
     }
 }
