@@ -20,8 +20,19 @@ pub struct Head<'a> {
 impl<'a> Head<'a> {
     /// The bytes of the head; `None` if the name is too long.
     pub fn encode(self) -> Option<Vec<u8>> {
-        let length = u16::try_from(self.name.len()).ok()?;
-        Some([&length.to_le_bytes(), self.name.as_bytes(), self.rest].concat())
+        let mut bytes = Self::begin(self.name, self.rest.len())?;
+        bytes.extend(self.rest);
+        Some(bytes)
+    }
+
+    /// The bytes of a head up to those of the caller, for which there is `room`; `None` if the name
+    /// is too long.
+    pub fn begin(name: &str, room: usize) -> Option<Vec<u8>> {
+        let length = u16::try_from(name.len()).ok()?;
+        let mut bytes = Vec::with_capacity(size_of_val(&length) + name.len() + room);
+        bytes.extend(length.to_le_bytes());
+        bytes.extend(name.as_bytes());
+        Some(bytes)
     }
 
     /// The head in these bytes; `None` if they are no head.

@@ -70,6 +70,11 @@ impl StoredFields {
         self.lines.push((name.into(), value.into()));
     }
 
+    /// The same, without a copy if there is no spare room in these.
+    pub fn push_owned(&mut self, name: String, value: Vec<u8>) {
+        self.lines.push((name.into(), value.into()));
+    }
+
     /// Removes all lines of that name.
     pub fn remove(&mut self, name: &str) {
         self.lines.retain(|(other, _)| !other.eq_ignore_ascii_case(name));

@@ -19,6 +19,9 @@ const FORMAT: u8 = 1;
 /// Most variants of one object. With more, the one that was stored first makes room.
 pub(crate) const VARIANTS_MAX: usize = 16;
 
+/// Bytes of all that a stored response has beside its body, usually.
+const FIELDS_BYTES_USUAL: usize = 512;
+
 /// Cache groups of one object, beside its mount's: as many as the store has room for.
 pub(crate) const GROUPS_MAX: usize = thalweg_cache::GROUPS_MAX - 1;
 
@@ -65,6 +68,15 @@ impl Body {
             Self::Excerpt(excerpt) => excerpt.length,
         }
     }
+
+    /// Bytes of it that are stored in the head.
+    fn bytes_in_head(&self) -> usize {
+        match self {
+            Self::Inline(bytes) => bytes.len(),
+            Self::Fragments { .. } => 0,
+            Self::Excerpt(excerpt) => excerpt.bytes.len(),
+        }
+    }
 }
 
 impl Variant {
@@ -83,7 +95,8 @@ impl Variant {
 
 impl Head {
     /// Adds a response in the place of one that answers the same requests.
-    pub(crate) fn put(&mut self, variant: Variant) {
+    pub(crate) fn put(&mut self, variant: impl Into<Arc<Variant>>) {
+        let variant = variant.into();
         self.variants.retain(|other| {
             let (old, new) = (&other.response, &variant.response);
             old.vary != new.vary || old.key != new.key
@@ -91,7 +104,7 @@ impl Head {
         if self.variants.len() >= VARIANTS_MAX {
             self.variants.remove(0);
         }
-        self.variants.push(Arc::new(variant));
+        self.variants.push(variant);
     }
 
     /// The fragments of a stored response of the same version, to which those of a new one belong.
@@ -133,7 +146,8 @@ impl Head {
 
     /// Its bytes for the store; `None` if the name is too long.
     pub(crate) fn encode(&self, name: &str) -> Option<Vec<u8>> {
-        let mut out = Writer(Vec::with_capacity(512));
+        let bodies: usize = self.variants.iter().map(|variant| FIELDS_BYTES_USUAL + variant.body.bytes_in_head()).sum();
+        let mut out = Writer(thalweg_cache::Head::begin(name, bodies)?);
         out.0.push(FORMAT);
         out.0.push(self.variants.len() as u8);
         for variant in &self.variants {
@@ -168,7 +182,7 @@ impl Head {
                 }
             }
         }
-        thalweg_cache::Head { name, rest: &out.0 }.encode()
+        Some(out.0)
     }
 
     /// Reads the head of this name; `None` if it is another one's, or of another format.

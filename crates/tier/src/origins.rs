@@ -192,10 +192,10 @@ impl UpstreamContent for Whole {
 impl From<Response> for UpstreamResponse {
     fn from(response: Response) -> Self {
         let mut fields = StoredFields::default();
-        for (name, value) in &response.fields {
+        for (name, value) in response.fields {
             // A name of other characters is no field's (RFC 9110, 5.1).
-            if let Ok(name) = std::str::from_utf8(name) {
-                fields.push(name, value);
+            if let Ok(name) = String::from_utf8(name) {
+                fields.push_owned(name, value);
             }
         }
         let content = Box::new(response.body);

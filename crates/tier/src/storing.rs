@@ -116,7 +116,7 @@ impl Exchange {
         self.count(|counters| &counters.misses);
         let excerpt = Arc::new(Excerpt { first: range.range.first, bytes, length: range.complete_bytes });
         let (variant, fields) = self.variant(&received, Body::Excerpt(Arc::clone(&excerpt)));
-        let stored = self.put(variant.clone(), received.purges).await;
+        let stored = self.put(Arc::clone(&variant), received.purges).await;
         let outcome = self.outcome(&received.reason, stored);
         self.answer_with(&variant, Some(fields), Content::Fragments(excerpt.for_mount(&self.mount)), outcome)
     }
@@ -130,12 +130,12 @@ impl Exchange {
         let latest = self.shared.purges.hold().await;
         let head = self.current_head(&latest).await;
         if let Some(known) = head.same_version(&variant) {
-            variant.body = known.clone();
+            Arc::make_mut(&mut variant).body = known.clone();
         }
         let Body::Fragments { key, .. } = variant.body else { unreachable!("it was made so") };
         let object = self.fragmented(&variant, key);
         object.begin(first, end, received.response);
-        let stored = self.put_into((head, &latest), variant.clone(), purges).await;
+        let stored = self.put_into((head, &latest), Arc::clone(&variant), purges).await;
         let outcome = self.outcome(&received.reason, stored);
         self.answer_with(&variant, Some(fields), Content::Fragments(object), outcome)
     }
@@ -167,7 +167,7 @@ impl Exchange {
             Body::Fragments { key, length }
         };
         let (variant, fields) = self.variant(&received, body);
-        let stored = self.put(variant.clone(), received.purges).await;
+        let stored = self.put(Arc::clone(&variant), received.purges).await;
         let outcome = self.outcome(&received.reason, stored);
         self.answer_with(&variant, Some(fields), Content::Memory(bytes), outcome)
     }
@@ -221,7 +221,7 @@ impl Exchange {
 
     /// Puts a response into the head of its object, which was asked for when there had been so many
     /// purges.
-    async fn put(&self, variant: Variant, purges: u64) -> bool {
+    async fn put(&self, variant: Arc<Variant>, purges: u64) -> bool {
         let _change = self.entry.change.lock().await;
         let latest = self.shared.purges.hold().await;
         let head = self.current_head(&latest).await;
@@ -241,11 +241,11 @@ impl Exchange {
 
     /// Puts a response into this head. One that was purged since it was asked for is not stored, or
     /// is stale from the start. The change of the entry is held.
-    async fn put_into(&self, (mut head, latest): (Head, &Latest<'_>), mut variant: Variant, purges: u64) -> bool {
-        let own_groups = Head { variants: vec![Arc::new(variant.clone())] }.groups(&self.mount).unwrap_or_default();
+    async fn put_into(&self, (mut head, latest): (Head, &Latest<'_>), mut variant: Arc<Variant>, purges: u64) -> bool {
+        let own_groups = Head { variants: vec![Arc::clone(&variant)] }.groups(&self.mount).unwrap_or_default();
         match latest.since(purges, (self.key, &self.name, &own_groups)) {
             Some(PurgeKind::Hard) => return false,
-            Some(PurgeKind::Soft) => variant = variant.invalidated(),
+            Some(PurgeKind::Soft) => variant = Arc::new(variant.invalidated()),
             None => {}
         }
         let is_replaced = !head.variants.is_empty();
@@ -263,7 +263,7 @@ impl Exchange {
     }
 
     /// A response as it is stored, and its fields for the client that it answers.
-    fn variant(&self, received: &Received, body: Body) -> (Variant, StoredFields) {
+    fn variant(&self, received: &Received, body: Body) -> (Arc<Variant>, StoredFields) {
         let Received { response, times, .. } = received;
         let (policy, fields) = (&self.mount.policy, &response.fields);
         let stored = StoredResponse::new(policy, &self.ask.fields, response.status, fields, *times);
@@ -272,7 +272,7 @@ impl Exchange {
             let date = thalweg_caching::FieldLines::first(&stored.fields, "date").map(<[u8]>::to_vec);
             sent.push("Date", &date.unwrap_or_default());
         }
-        (Variant::new(stored, body), sent)
+        (Arc::new(Variant::new(stored, body)), sent)
     }
 
     fn outcome(&self, reason: &thalweg_caching::ForwardReason, stored: bool) -> Outcome {

@@ -77,7 +77,7 @@ impl OriginConfig {
             head_time: Duration::from_secs(60),
             idle_time: Duration::from_secs(60),
             connections_max: 64,
-            idle_connections_max: 16,
+            idle_connections_max: 64,
             requests_max: 256,
         }
     }
