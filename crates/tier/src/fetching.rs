@@ -158,7 +158,8 @@ impl Exchange {
         if let Some(fallback) = fallback.filter(|fallback| fallback.covers(OriginFailure::Unreachable, self.now()))
             && let Some(answer) = self.stand_in(lead, head, fallback.index, reason, None).await
         {
-            (self.shared.log)(&format!("{}: {}; a stale response stands in", self.name, failure.reason));
+            let message = format!("{}: {}; a stale response stands in", self.name, failure.reason);
+            (self.shared.log)("stale responses", &message);
             return answer;
         }
         self.count(|counters| &counters.failed);
@@ -171,7 +172,7 @@ impl Exchange {
     /// Reports the failure of a validation that no client waits for; its answer is what it stored.
     pub(super) fn report_failed(&self, answer: &Answer) {
         if let Answer::Failed(failure) = answer {
-            (self.shared.log)(&format!("{} could not be validated: {}", self.name, failure.reason));
+            (self.shared.log)("validations", &format!("{} could not be validated: {}", self.name, failure.reason));
         }
     }
 

@@ -20,8 +20,9 @@ use crate::store::Store;
 /// A source of the time, in seconds since 1970.
 pub type Clock = fn() -> i64;
 
-/// Takes a message for the log, on any thread.
-pub type Log = Box<dyn Fn(&str) + Send + Sync>;
+/// Takes a message for the log, on any thread, with its topic: of those that may come often, each
+/// topic need not be logged every time.
+pub type Log = Box<dyn Fn(&'static str, &str) + Send + Sync>;
 
 pub(crate) struct Shared {
     pub(crate) mounts: RwLock<Vec<Arc<Mounted>>>,
@@ -60,7 +61,8 @@ impl Shared {
 
     fn report(&self, error: &Error) {
         Counters::add(&self.counters.store_failures, 1);
-        (self.log)(&format!("the disk cache: {error}"));
+        let topic = if matches!(error, Error::Busy) { "held stripes of the disk cache" } else { "disk cache" };
+        (self.log)(topic, &format!("the disk cache: {error}"));
     }
 
     /// The head of a name, empty if none is stored.

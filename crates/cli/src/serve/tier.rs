@@ -267,9 +267,9 @@ impl RunningTier {
             threads: threads(),
             name: NAME.into(),
             clock: || i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX),
-            log: Box::new(move |message| {
+            log: Box::new(move |topic, message| {
                 if let Some(log) = log.get() {
-                    log.say(Level::Warning, message);
+                    log.say_once_a_minute(Level::Warning, topic, || message);
                 }
             }),
         })?;

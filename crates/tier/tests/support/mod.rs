@@ -263,7 +263,7 @@ fn open(volume: PathBuf) -> Arc<Cache> {
 }
 
 fn start(cache: Arc<Cache>, policy: Policy, upstream: Arc<dyn Upstream>, clock: Clock) -> Arc<Tier> {
-    let config = TierConfig { cache, threads: 2, name: "thalweg".into(), clock, log: Box::new(|_| {}) };
+    let config = TierConfig { cache, threads: 2, name: "thalweg".into(), clock, log: Box::new(|_, _| {}) };
     let tier = Tier::start(config).unwrap();
     let consistent = vec![ConsistentRule::parse("dists/**").unwrap()];
     tier.add_mount(Mount { name: "a.example/".into(), path: "/".into(), policy, consistent, upstream });
