@@ -106,6 +106,18 @@ pub enum BodyPiece {
     Failed(Arc<str>),
 }
 
+impl BodyPiece {
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File { range, .. } => u64::from(range.end - range.start),
+            Self::Pending | Self::End | Self::Failed(_) => 0,
+        }
+    }
+}
+
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {

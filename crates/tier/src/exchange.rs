@@ -10,7 +10,7 @@ use thalweg_caching::{
     Validation, decide,
 };
 use thalweg_wire::Method;
-use thalweg_wire::range::{RangeSet, RangeSpec};
+use thalweg_wire::range::{ByteRange, RangeSet, RangeSpec};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::answer::{Answer, Content, Failure, Object, Relay, Response};
@@ -238,10 +238,10 @@ impl Exchange {
         Answer::Failed(Failure { status: 504, reason, cache_status: cache_status.into() })
     }
 
-    /// Whether the store has all bytes that the client wants first.
+    /// Whether the store has all bytes that the client may want.
     async fn has_stored(&self, variant: &Variant) -> bool {
         let Body::Fragments { key, length } = &variant.body else { return true };
-        let (first, end) = self.wanted(*length);
+        let (first, end) = self.wanted_in_all(*length);
         let object = self.fragmented(variant, *key);
         for number in first / FRAGMENT_BYTES..end.div_ceil(FRAGMENT_BYTES) {
             if object.find(number as u32).await.is_none() {
@@ -289,7 +289,7 @@ impl Exchange {
         let content = match &variant.body {
             Body::Inline(bytes) => Content::Memory(bytes.clone()),
             Body::Excerpt(excerpt) => {
-                let is_enough = self.method() == Method::Head || excerpt.covers(self.wanted(length));
+                let is_enough = self.method() == Method::Head || excerpt.covers(self.wanted_in_all(length));
                 Content::Fragments(is_enough.then(|| excerpt.for_mount(&self.mount))?)
             }
             Body::Fragments { key, .. } => {
@@ -332,6 +332,17 @@ impl Exchange {
         let set = self.ask.fields.first("range").and_then(RangeSet::parse);
         let first = set.and_then(|set| set.resolve(length).ok()?.as_slice().first().copied());
         first.map_or((0, length), |range| (range.first, range.last + 1))
+    }
+
+    /// The bytes that the client may want in all: from, and up to. Its If-Range may make that the
+    /// whole.
+    pub(super) fn wanted_in_all(&self, length: u64) -> (u64, u64) {
+        let fields = &self.ask.fields;
+        let set = fields.first("range").and_then(RangeSet::parse).filter(|_| !fields.has("if-range"));
+        let Some(Ok(ranges)) = set.map(|set| set.resolve(length)) else { return (0, length) };
+        let (firsts, ends) = (|range: &ByteRange| range.first, |range: &ByteRange| range.last + 1);
+        let ranges = ranges.as_slice();
+        (ranges.iter().map(firsts).min().unwrap_or(0), ranges.iter().map(ends).max().unwrap_or(length))
     }
 
     /// The range to ask the origin for when nothing of the object is known: from, and up to if it

@@ -77,7 +77,7 @@ impl Exchange {
 
     /// A short part is stored as it is if it has what the client wants.
     fn is_answered_by_excerpt(&self, range: ContentRange) -> bool {
-        let (first, end) = self.wanted(range.complete_bytes);
+        let (first, end) = self.wanted_in_all(range.complete_bytes);
         let part = range.range;
         part.length() <= INLINE_BYTES_MAX && part.first <= first && end <= part.last + 1
     }

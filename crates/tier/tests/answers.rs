@@ -377,5 +377,10 @@ fn a_part_that_lacks_what_is_wanted_is_sent_as_it_is() {
             }
             Answer::Failed(failure) => panic!("{range}: {failure:?}"),
         }
+    } // What is stored now has all that these begin with.
+    for lines in [&[("Range", "bytes=1-2,7-8")][..], &[("Range", "bytes=1-2"), ("If-Range", "\"another\"")]] {
+        let answer = stage.ask("GET", "/a", lines);
+        assert!(matches!(answer, Answer::Response(_)), "{lines:?}: {}", cache_status(&answer));
     }
+    assert!(matches!(stage.ask("GET", "/a", &[("Range", "bytes=1-2,3-4")]), Answer::Object(_)));
 }

@@ -58,7 +58,9 @@ impl BodyReader {
             return Piece::End;
         }
         let inbox = Arc::clone(&self.inbox);
-        let piece = match self.reader.next(Box::new(move || inbox.wake(waiter))) {
+        let piece = self.reader.next(Box::new(move || inbox.wake(waiter)));
+        let bytes = piece.bytes();
+        let piece = match piece {
             BodyPiece::Bytes(bytes) => Piece::Bytes(bytes),
             BodyPiece::File { location, range } => Piece::File(FileSpan {
                 file: Rc::new(File::leased(location.file, Arc::new(location.lease))),
@@ -71,22 +73,12 @@ impl BodyReader {
             BodyPiece::Failed(reason) => return Piece::Failed((*reason).into()),
         };
         let Some(left) = &mut self.left else { return piece };
-        match left.checked_sub(piece.bytes()) {
+        match left.checked_sub(bytes) {
             Some(rest) => {
                 *left = rest;
                 piece
             }
             None => Piece::Failed("the origin has sent more bytes than it had announced".into()),
-        }
-    }
-}
-
-impl Piece {
-    fn bytes(&self) -> u64 {
-        match self {
-            Self::Bytes(bytes) => bytes.len() as u64,
-            Self::File(span) => span.len,
-            Self::Pending | Self::End | Self::Failed(_) => 0,
         }
     }
 }

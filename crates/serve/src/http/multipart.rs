@@ -3,10 +3,13 @@
 //! It writes what stands between the ranges, and has the order in which texts and parts of the file
 //! go out. Which ranges are meant was decided before.
 
+use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
 use thalweg_sys::FileSpan;
+use thalweg_tier::{BodyPiece, Fragments, Reader, Wake};
 use thalweg_wire::encode::push_hex;
 use thalweg_wire::range::{ByteRange, push_content_range};
 
@@ -90,15 +93,55 @@ impl<'e> Multipart<'e> {
 
     /// The body of a file that the kernel sends.
     pub(crate) fn into_parts(self, span: impl Fn(ByteRange) -> FileSpan) -> Parts {
-        let ranges = self.ranges.iter().map(|&range| Some(span(range))).chain([None]);
-        let texts = self.before.into_iter().chain([self.end]);
-        Parts::new(texts.zip(ranges).collect())
+        Parts::new(self.into_texts().map(|(text, range)| (text, range.map(&span))).collect())
+    }
+
+    /// The body of an object that is read piece by piece.
+    pub(crate) fn into_reader(self, object: Arc<dyn Fragments>) -> Box<dyn Reader> {
+        Box::new(PartsReader { object, parts: self.into_texts().collect(), reader: None, left: 0 })
+    }
+
+    /// The texts, and the range behind each of them.
+    fn into_texts(self) -> impl Iterator<Item = (Vec<u8>, Option<ByteRange>)> {
+        let ranges = self.ranges.iter().map(|&range| Some(range)).chain([None]);
+        self.before.into_iter().chain([self.end]).zip(ranges)
+    }
+}
+
+/// A reader of a body of several parts. A part is begun when the client has come to it.
+struct PartsReader {
+    object: Arc<dyn Fragments>,
+    parts: VecDeque<(Vec<u8>, Option<ByteRange>)>,
+    /// The reader of the present range.
+    reader: Option<Box<dyn Reader>>,
+    /// Bytes of it to come.
+    left: u64,
+}
+
+impl Reader for PartsReader {
+    fn next(&mut self, wake: Wake) -> BodyPiece {
+        if let Some(reader) = self.reader.as_mut().filter(|_| self.left > 0) {
+            let piece = reader.next(wake);
+            match (piece.bytes(), &piece) {
+                (_, BodyPiece::End) => return BodyPiece::Failed("a range has fewer bytes than it had".into()),
+                (bytes, _) if bytes > self.left => {
+                    return BodyPiece::Failed("a range has more bytes than it had".into());
+                }
+                (bytes, _) => self.left -= bytes,
+            }
+            return piece;
+        }
+        let Some((text, range)) = self.parts.pop_front() else { return BodyPiece::End };
+        self.left = range.map_or(0, |range| range.length());
+        self.reader = range.map(|range| Arc::clone(&self.object).reader(range.first..range.last + 1));
+        BodyPiece::Bytes(text.into())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::content::relay::MemoryBody;
 
     #[test]
     fn the_text_of_a_body() {
@@ -111,6 +154,48 @@ mod tests {
             \r\n--B\r\nContent-Type: text/plain\r\nContent-Range: bytes 0-0/5\r\n\r\na\r\n--B--\r\n";
         assert_eq!(String::from_utf8_lossy(&body), expected);
         assert_eq!(multipart.content_length(), expected.len() as u64);
+    }
+
+    #[test]
+    fn a_body_that_is_read_has_the_same_text() {
+        let ranges = [ByteRange { first: 99_990, last: 170_009 }, ByteRange { first: 5, last: 5 }];
+        let object: Vec<u8> = (0..200_000u32).map(|at| at as u8).collect();
+        let multipart = || Multipart::new(Boundary(b"B".to_vec()), &ranges, "text/plain", 200_000);
+        let read = |object: Vec<u8>| {
+            let mut reader = multipart().into_reader(Arc::new(MemoryBody(object.into())));
+            let mut body = Vec::new();
+            loop {
+                match reader.next(Box::new(|| {})) {
+                    BodyPiece::Bytes(bytes) => body.extend_from_slice(&bytes),
+                    BodyPiece::End => return Ok(body),
+                    _ => return Err(()),
+                }
+            }
+        };
+        let mut expected = Vec::new();
+        multipart().write(&mut expected, &object);
+        assert!(read(object) == Ok(expected));
+    }
+
+    #[test]
+    fn a_range_that_is_shorter_than_it_was_fails() {
+        struct Short;
+        impl Fragments for Short {
+            fn reader(self: Arc<Self>, _: std::ops::Range<u64>) -> Box<dyn Reader> {
+                Arc::new(MemoryBody("abc".into())).reader(0..3)
+            }
+        }
+        let check = |last: u64, is_whole: bool| {
+            let ranges = [ByteRange { first: 0, last }, ByteRange { first: 0, last: 2 }];
+            let multipart = Multipart::new(Boundary(b"B".to_vec()), &ranges, "text/plain", 9);
+            let mut reader = multipart.into_reader(Arc::new(Short));
+            let mut pieces = std::iter::repeat_with(|| reader.next(Box::new(|| {})));
+            let last = pieces.find(|piece| !matches!(piece, BodyPiece::Bytes(_)));
+            assert_eq!(matches!(last, Some(BodyPiece::End)), is_whole, "{}", ranges[0].last);
+        };
+        check(1, false);
+        check(2, true);
+        check(3, false);
     }
 
     #[test]

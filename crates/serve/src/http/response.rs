@@ -320,6 +320,9 @@ impl<'o> Response<'o> {
                 _ if selected.is_head => Body::Empty,
                 Part::Whole => body_of(selected.object, 0..selected.object.length()),
                 Part::Range(range) => body_of(selected.object, range.first..range.last + 1),
+                Part::Ranges(multipart) if selected.object.is_stream() => {
+                    selected.object.reader_of_parts(multipart).map_or(Body::Empty, Body::Stream)
+                }
                 Part::Ranges(multipart) => Body::Parts(selected.object, multipart),
             },
             Self::NotModified(_) => Body::Empty,

@@ -3,9 +3,8 @@
 //!
 //! Choices that RFC 9110 leaves: a Range with too many parts, or that cannot be understood, is
 //! ignored; overlapping parts are merged; a request for several parts of an object in a content
-//! coding gets the whole object, since a multipart body has no place to name the coding, and so
-//! does one for several parts of an object that is read piece by piece. A request that excludes all
-//! representations gets a 406, but only if there are several.
+//! coding gets the whole object, since a multipart body has no place to name the coding. A request
+//! that excludes all representations gets a 406, but only if there are several.
 
 use std::cmp::Reverse;
 
@@ -115,7 +114,7 @@ pub(crate) fn select(request: &RequestHead<'_>, object: &Object, second: i64) ->
         None => Extent::Whole,
         Some(ranges) => match ranges.single() {
             Some(range) => Extent::Range(range),
-            None if object.is_encoded() || object.is_stream() => Extent::Whole,
+            None if object.is_encoded() => Extent::Whole,
             None => Extent::Ranges(Box::new(ranges)),
         },
     };
