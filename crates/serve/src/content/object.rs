@@ -19,7 +19,6 @@ use crate::content::forwarded::{Described, Forwarded};
 use crate::content::policy::ResponsePolicy;
 use crate::content::relay::{BodyReader, MemoryBody};
 use crate::content::tier::Inbox;
-use crate::http::multipart::Multipart;
 
 /// An origin's object under a name. The parts that the most common request needs lie together,
 /// apart from the metadata.
@@ -220,13 +219,6 @@ impl Object {
         let Source::Fragments(fragments, inbox) = &self.source else { return None };
         let length = range.end - range.start;
         Some(BodyReader::new(Arc::clone(fragments).reader(range), Some(length), Arc::clone(inbox)))
-    }
-
-    /// A reader of several ranges, if its bytes are read piece by piece.
-    pub(crate) fn reader_of_parts(&self, multipart: Multipart<'_>) -> Option<BodyReader> {
-        let Source::Fragments(fragments, inbox) = &self.source else { return None };
-        let length = multipart.content_length();
-        Some(BodyReader::new(multipart.into_reader(Arc::clone(fragments)), Some(length), Arc::clone(inbox)))
     }
 
     /// Whether there are others to choose from.

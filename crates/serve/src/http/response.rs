@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use percent_encoding::percent_encode;
 use thalweg_sys::FileSpan;
@@ -320,10 +321,7 @@ impl<'o> Response<'o> {
                 _ if selected.is_head => Body::Empty,
                 Part::Whole => body_of(selected.object, 0..selected.object.length()),
                 Part::Range(range) => body_of(selected.object, range.first..range.last + 1),
-                Part::Ranges(multipart) if selected.object.is_stream() => {
-                    selected.object.reader_of_parts(multipart).map_or(Body::Empty, Body::Stream)
-                }
-                Part::Ranges(multipart) => Body::Parts(selected.object, multipart),
+                Part::Ranges(multipart) => parts_of(selected.object, multipart),
             },
             Self::NotModified(_) => Body::Empty,
             Self::Text(text) if text.is_head => Body::Empty,
@@ -426,6 +424,12 @@ fn body_of(object: &Object, span: Range<u64>) -> Body<'_> {
         Source::File(_) => object.span(span).map_or(Body::Empty, Body::File),
         Source::Fragments(..) => object.reader(span).map_or(Body::Empty, Body::Stream),
     }
+}
+
+fn parts_of<'o>(object: &'o Object, multipart: Multipart<'o>) -> Body<'o> {
+    let Source::Fragments(fragments, inbox) = object.source() else { return Body::Parts(object, multipart) };
+    let length = Some(multipart.content_length());
+    Body::Stream(BodyReader::new(multipart.into_reader(Arc::clone(fragments)), length, Arc::clone(inbox)))
 }
 
 fn write_length(length: u64, out: &mut impl FieldSink) {
