@@ -14,6 +14,7 @@ from .origin import gone
 SLACK_S, SLACK_UNSTORED_S = 0.05, 1.05
 #: A failure of the origin excuses that of an answer for so long.
 FAULT_S = 5
+#: The most that a client waits for an answer, beside its own pauses.
 TIME_OUT_S = 60
 
 
@@ -55,7 +56,7 @@ class Connection:
         method, target, asked, at, floor = self.sent.popleft()
         version, before = None, self.bytes
         try:
-            async with asyncio.timeout(TIME_OUT_S):
+            async with asyncio.timeout(TIME_OUT_S) as self.time_out:
                 status, fields = await self._head()
                 if status >= 500:
                     self._excuse(target, None, at, f"status {status}")
@@ -142,6 +143,7 @@ class Connection:
             self.heard = time.monotonic()
             if self.pause:
                 await asyncio.sleep(self.pause)
+                self.time_out.reschedule(self.time_out.when() + self.pause)
             if stop_after is not None and at >= wanted:
                 return None
         if at != end:
