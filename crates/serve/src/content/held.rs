@@ -136,6 +136,10 @@ mod tests {
     const KEY: Key = Key([7; 16]);
 
     fn object(bytes: usize) -> Object {
+        object_with(bytes, usize::MAX)
+    }
+
+    fn object_with(bytes: usize, small_bytes_max: usize) -> Object {
         let object = TierObject {
             fields: Arc::new(StoredFields::default()),
             length: bytes as u64,
@@ -145,7 +149,7 @@ mod tests {
             cache_status: "".into(),
             held_key: None,
         };
-        Object::forwarded(object, &Arc::new(ResponsePolicy::default()), 0, usize::MAX, &Inbox::new(None))
+        Object::forwarded(object, &Arc::new(ResponsePolicy::default()), 0, small_bytes_max, &Inbox::new(None))
     }
 
     #[test]
@@ -183,6 +187,18 @@ mod tests {
         held.insert(b"large", (KEY, object(10)), (0, 100));
         assert_eq!(held.size(), before, "nothing is counted twice");
     }
+
+    #[test]
+    fn a_body_in_memory_counts_whether_it_is_kept_with_its_head_or_not() {
+        for small_bytes_max in [0, usize::MAX] {
+            let mut held = HeldObjects::new(10, 100_000);
+            held.insert(b"a", (KEY, object_with(50_000, small_bytes_max)), (0, 100));
+            assert!((50_000..51_000).contains(&held.size().1), "{:?}", held.size());
+            held.insert(b"b", (KEY, object_with(60_000, small_bytes_max)), (0, 100));
+            assert_eq!(held.size().0, 1);
+        }
+    }
+
     #[test]
     fn the_tier_is_told_of_the_first_use_and_of_later_ones_now_and_then() {
         let mut held = HeldObjects::new(10, 10_000);

@@ -156,9 +156,12 @@ impl Object {
     /// Bytes of memory held, but for the fixed part.
     pub(crate) fn bytes(&self) -> usize {
         let forwarded = self.as_forwarded().map_or(0, Forwarded::bytes);
+        // That of a stream, too, if it came in memory.
+        let is_in_memory = self.is_stream() && self.as_forwarded().is_some_and(|forwarded| forwarded.is_in_memory);
         HEAD_BYTES_USUAL
             + forwarded
             + self.rendering.body().len()
+            + if is_in_memory { self.length as usize } else { 0 }
             + self.variants.iter().map(Self::bytes).sum::<usize>()
     }
 
