@@ -10,7 +10,7 @@ use crate::options::{HttpVersion, RunOptions};
 
 /// Default of an open loop's connections: enough to keep a server busy at a response time of some
 /// milliseconds, few enough for any listen queue.
-pub const CONNECTIONS_DEFAULT: usize = 256;
+pub(crate) const CONNECTIONS_DEFAULT: usize = 256;
 
 /// Default rate without workers: enough to see a server at work, too little to harm one.
 const RATE_DEFAULT: &str = "100/s";
@@ -20,13 +20,13 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Default bound on connections that users have open at once. httperf has no bound but the
 /// descriptors.
-pub const VISITS_DEFAULT: usize = 16_384;
+pub(crate) const VISITS_DEFAULT: usize = 16_384;
 
 /// Requests that a session pipelines, as in httperf.
 const SESSION_PIPELINE: u32 = 32;
 
 /// The shape of a load: arrivals, extent and connections.
-pub struct Shape {
+pub(crate) struct Shape {
     /// The times of arrivals.
     pub arrivals: LoopPlan,
     /// The user that an arrival starts, if it is not a single request.
@@ -48,7 +48,7 @@ pub struct Shape {
 ///
 /// # Errors
 /// The options contradict one another.
-pub fn shape(options: &RunOptions, sessions: Option<Arc<Sessions>>) -> Result<Shape, Failure> {
+pub(crate) fn shape(options: &RunOptions, sessions: Option<Arc<Sessions>>) -> Result<Shape, Failure> {
     if options.duration.is_some_and(|duration| duration.is_zero()) {
         return Err(Failure::usage("--duration 0s would measure nothing"));
     }

@@ -8,7 +8,7 @@ use crate::terminal;
 
 /// A line that follows the work. Nothing is drawn if stderr is no terminal.
 #[derive(Debug)]
-pub struct ByteProgress {
+pub(crate) struct ByteProgress {
     what: String,
     total: u64,
     begun: Instant,
@@ -16,12 +16,12 @@ pub struct ByteProgress {
 
 impl ByteProgress {
     /// The work on so many bytes, which is called `what`.
-    pub fn begin(what: impl Into<String>, total: u64) -> Self {
+    pub(crate) fn begin(what: impl Into<String>, total: u64) -> Self {
         Self { what: what.into(), total, begun: Instant::now() }
     }
 
     /// Shows that so many bytes are done.
-    pub fn show(&self, done: u64) {
+    pub(crate) fn show(&self, done: u64) {
         terminal::show_line_at_times(|| line(&self.what, done, self.total, self.begun.elapsed()));
     }
 }

@@ -28,7 +28,7 @@ use crate::purge_online::purge_online;
 ///
 /// # Errors
 /// A volume cannot be made, opened, read or written.
-pub fn cache(options: &CacheOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn cache(options: &CacheOptions) -> Result<ExitCode, Failure> {
     match &options.command {
         CacheCommand::Create(options) => create(options),
         CacheCommand::Stat(options) => stat(options),

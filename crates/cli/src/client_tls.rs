@@ -15,7 +15,7 @@ use crate::options::ClientTlsOptions;
 ///
 /// # Errors
 /// An option is wrong or has no effect, or a file cannot be read.
-pub fn plan(options: &ClientTlsOptions, target: &Target, http: Version) -> Result<Option<TlsPlan>, Failure> {
+pub(crate) fn plan(options: &ClientTlsOptions, target: &Target, http: Version) -> Result<Option<TlsPlan>, Failure> {
     if !target.is_tls() {
         return match options.given().first() {
             None => Ok(None),

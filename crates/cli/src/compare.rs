@@ -45,7 +45,7 @@ const BUDGET_DEFAULT: Duration = Duration::from_secs(300);
 /// # Errors
 /// There is no result: the options are wrong, a command fails, or a target or a resource of this
 /// host is not available.
-pub fn compare(options: &CompareOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn compare(options: &CompareOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     ensure_consistent(options)?;
     let settings = CompareSettings {

@@ -8,7 +8,12 @@ use thalweg_units::display;
 use crate::table::{Align, Table};
 
 /// Writes the text: the answer first, then what it rests on.
-pub fn write(out: &mut String, document: &Document, compare: &Compare, columns: Option<usize>) -> std::fmt::Result {
+pub(crate) fn write(
+    out: &mut String,
+    document: &Document,
+    compare: &Compare,
+    columns: Option<usize>,
+) -> std::fmt::Result {
     writeln!(out, "{}", compare.sentence)?;
     for reason in document.reasons.iter().filter(|reason| **reason != compare.sentence) {
         writeln!(out, "{reason}")?;

@@ -71,7 +71,7 @@ const MODERATE_SHARE: f64 = 0.5;
 ///
 /// # Errors
 /// The tree cannot be written, a server cannot start, or the report has no place.
-pub fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
     let begun = Instant::now();
     output::check_report_path(&options.out)?;
     let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;

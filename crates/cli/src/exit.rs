@@ -48,7 +48,7 @@ impl From<Verdict> for Exit {
 
 /// A failure before there was a result.
 #[derive(Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     exit: Exit,
     message: String,
     /// The same in one line, if the message has several.
@@ -57,33 +57,33 @@ pub struct Failure {
 
 impl Failure {
     /// An option, a configuration or an input file is wrong.
-    pub fn usage(message: impl fmt::Display) -> Self {
+    pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self { exit: Exit::Usage, message: message.to_string(), line: None }
     }
 
     /// The target responds, and with nothing that a measurement could begin with.
-    pub fn not_met(message: impl fmt::Display) -> Self {
+    pub(crate) fn not_met(message: impl fmt::Display) -> Self {
         Self { exit: Exit::NotMet, message: message.to_string(), line: None }
     }
 
     /// The target, or a resource of this host, is not available.
-    pub fn unreachable(message: impl fmt::Display) -> Self {
+    pub(crate) fn unreachable(message: impl fmt::Display) -> Self {
         Self { exit: Exit::Unreachable, message: message.to_string(), line: None }
     }
 
     /// The same failure with this message where only one line fits.
-    pub fn in_one_line(self, line: String) -> Self {
+    pub(crate) fn in_one_line(self, line: String) -> Self {
         Self { line: Some(line), ..self }
     }
 
     /// The message for a log, in one line.
-    pub fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let joined = || self.message.lines().filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
         self.line.clone().unwrap_or_else(joined)
     }
 
     /// Prints the message and returns the exit code.
-    pub fn report(self) -> ExitCode {
+    pub(crate) fn report(self) -> ExitCode {
         let text = format!("{ERROR}thalweg:{ERROR:#} {}", self.message);
         // A message of several lines is laid out already.
         let columns = terminal::size_of_stderr().filter(|_| !self.message.contains('\n'));
@@ -99,7 +99,7 @@ impl fmt::Display for Failure {
 }
 
 /// Prints a remark on stderr that the form of the output has no place for.
-pub fn remark(message: &str) {
+pub(crate) fn remark(message: &str) {
     let columns = terminal::size_of_stderr().map(|[columns, _]| usize::from(columns));
     terminal::print_above(&page::fitted(&format!("{REMARK}thalweg:{REMARK:#} {message}"), columns));
 }

@@ -23,7 +23,7 @@ const DIFFERENCES_SHOWN: usize = 20;
 ///
 /// # Errors
 /// An option is wrong, the directory cannot be written or read, or the user interrupts.
-pub fn files(options: &FilesOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn files(options: &FilesOptions) -> Result<ExitCode, Failure> {
     let FilesOptions { seed, load, size, sparse, .. } = *options;
     let settings = TreeSettings { seed, load, size, sparse };
     let tree = Tree::new(options.name, &settings).map_err(Failure::usage)?;

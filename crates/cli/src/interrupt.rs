@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// The user's request to end.
 #[derive(Clone, Debug)]
-pub struct Interrupt {
+pub(crate) struct Interrupt {
     wanted: Arc<AtomicBool>,
 }
 
@@ -17,7 +17,7 @@ impl Interrupt {
     ///
     /// # Errors
     /// The kernel refuses a handler, which it does for no signal used here.
-    pub fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         Self::listen_to(&[])
     }
 
@@ -25,7 +25,7 @@ impl Interrupt {
     ///
     /// # Errors
     /// As for [`listen`](Self::listen).
-    pub fn listen_to(further: &[i32]) -> io::Result<Self> {
+    pub(crate) fn listen_to(further: &[i32]) -> io::Result<Self> {
         const KILLED_BY_SIGNAL: i32 = 130;
         let wanted = Arc::new(AtomicBool::new(false));
         for &signal in [SIGINT, SIGTERM].iter().chain(further) {
@@ -37,7 +37,7 @@ impl Interrupt {
     }
 
     /// Whether a signal has come.
-    pub fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
     }
 }

@@ -11,7 +11,7 @@ use crate::exit::remark;
 const ANNOUNCED_FROM: Duration = Duration::from_secs(86_400);
 
 /// Prints on stderr how long the load will take and when it will end, if that is long.
-pub fn announce(plan: &Plan) {
+pub(crate) fn announce(plan: &Plan) {
     if let Some(text) = announcement(plan.length_min(), jiff::Timestamp::now()) {
         remark(&text);
     }

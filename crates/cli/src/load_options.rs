@@ -25,7 +25,7 @@ use crate::standard_input;
 ///
 /// # Errors
 /// An option is wrong, or this host cannot provide a resource.
-pub fn plan(
+pub(crate) fn plan(
     options: &LoadOptions,
     request: &RequestOptions,
     target: &Target,
@@ -153,7 +153,7 @@ fn ensure_followed(options: &LoadOptions, shape: &Shape) -> Result<(), Failure> 
 }
 
 /// The settings in the document, by the names of their options.
-pub fn settings(
+pub(crate) fn settings(
     options: &LoadOptions,
     request: &RequestOptions,
     target: &Target,
@@ -224,7 +224,7 @@ pub fn settings(
 ///
 /// # Errors
 /// A listed CPU is not available.
-pub fn cpus(listed: Option<&CpuList>, shared_host: bool) -> Result<Vec<usize>, Failure> {
+pub(crate) fn cpus(listed: Option<&CpuList>, shared_host: bool) -> Result<Vec<usize>, Failure> {
     let allowed =
         allowed_cpus().map_err(|error| Failure::unreachable(format!("cannot determine this host's CPUs: {error}")))?;
     let Some(CpuList(listed)) = listed else {
@@ -243,7 +243,7 @@ pub fn cpus(listed: Option<&CpuList>, shared_host: bool) -> Result<Vec<usize>, F
 ///
 /// # Errors
 /// The kernel refuses the ring.
-pub fn ensure_driver(driver: DriverChoice) -> Result<(), Failure> {
+pub(crate) fn ensure_driver(driver: DriverChoice) -> Result<(), Failure> {
     let refusal = (driver == DriverChoice::Uring).then(AnyDriver::refusal).flatten();
     refusal.map_or(Ok(()), |error| {
         Err(Failure::unreachable(format!(

@@ -30,7 +30,7 @@ const BUFFER_BYTES: usize = 128 << 10;
 ///
 /// # Errors
 /// The log cannot be opened, or a pipe's bytes cannot be copied.
-pub fn open(log: &Path) -> Result<OpenLog, Failure> {
+pub(crate) fn open(log: &Path) -> Result<OpenLog, Failure> {
     let mut file = open_file(log)?;
     let metadata = file.metadata().map_err(|error| unreadable(log, &error))?;
     if metadata.is_file() {
@@ -48,7 +48,7 @@ pub fn open(log: &Path) -> Result<OpenLog, Failure> {
 
 /// A log that is read once, so that a pipe's bytes need no copy; `-` is stdin.
 #[derive(Debug)]
-pub struct LogFile {
+pub(crate) struct LogFile {
     file: File,
     /// The file's state when it was opened.
     pub metadata: Metadata,
@@ -58,7 +58,7 @@ pub struct LogFile {
 ///
 /// # Errors
 /// It cannot be opened.
-pub fn open_once(log: &Path) -> Result<LogFile, Failure> {
+pub(crate) fn open_once(log: &Path) -> Result<LogFile, Failure> {
     let file = open_file(log)?;
     let metadata = file.metadata().map_err(|error| unreadable(log, &error))?;
     Ok(LogFile { file, metadata })
@@ -69,7 +69,7 @@ impl LogFile {
     ///
     /// # Errors
     /// The first bytes cannot be read.
-    pub fn unpacked(self) -> io::Result<Box<dyn BufRead + Send>> {
+    pub(crate) fn unpacked(self) -> io::Result<Box<dyn BufRead + Send>> {
         let position = Arc::new(AtomicU64::new(0));
         unpack(Counted { file: self.file, position: position.clone() }, position)
     }

@@ -16,7 +16,7 @@ use crate::options::{CompletionsOptions, ManOptions, Options};
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn completions(options: &CompletionsOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn completions(options: &CompletionsOptions) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut Options::command(), PROGRAM, &mut script);
     print(&script)
@@ -26,7 +26,7 @@ pub fn completions(options: &CompletionsOptions) -> Result<ExitCode, Failure> {
 ///
 /// # Errors
 /// There is no such command, or the output cannot be written.
-pub fn man(options: &ManOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn man(options: &ManOptions) -> Result<ExitCode, Failure> {
     let pages = pages();
     if let Some(folder) = &options.dir {
         return write_all(&pages, folder).map(|()| Exit::Met.into()).map_err(|error| {

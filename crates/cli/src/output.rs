@@ -21,7 +21,7 @@ use crate::terminal;
 use crate::text;
 
 /// The command line without credentials and secrets, as results show it.
-pub fn command_line() -> Vec<String> {
+pub(crate) fn command_line() -> Vec<String> {
     command_line::shown()
 }
 
@@ -29,7 +29,7 @@ pub fn command_line() -> Vec<String> {
 ///
 /// # Errors
 /// A folder does not exist or cannot be written to, or a name is that of a folder.
-pub fn check(options: &OutputOptions) -> Result<(), Failure> {
+pub(crate) fn check(options: &OutputOptions) -> Result<(), Failure> {
     if options.progress.form() == ProgressForm::Json && options.form() != Format::Json {
         return Err(Failure::usage(
             "--progress json needs --json: its lines are on stdout, and the last of them is the result",
@@ -44,7 +44,7 @@ pub fn check(options: &OutputOptions) -> Result<(), Failure> {
 ///
 /// # Errors
 /// As for [`check`].
-pub fn check_report_path(path: &Path) -> Result<(), Failure> {
+pub(crate) fn check_report_path(path: &Path) -> Result<(), Failure> {
     check_path("report", path)
 }
 
@@ -52,7 +52,7 @@ pub fn check_report_path(path: &Path) -> Result<(), Failure> {
 ///
 /// # Errors
 /// As for [`check`].
-pub fn check_path(what: &str, path: &Path) -> Result<(), Failure> {
+pub(crate) fn check_path(what: &str, path: &Path) -> Result<(), Failure> {
     let folder = folder_of(path);
     let refuse = |why: String| Failure::usage(format!("cannot write the {what} {}: {why}", path.display()));
     if path.is_dir() {
@@ -76,7 +76,7 @@ fn folder_of(path: &Path) -> &Path {
 ///
 /// # Errors
 /// A file or stdout cannot be written to.
-pub fn give_out(document: &Document, options: &OutputOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn give_out(document: &Document, options: &OutputOptions) -> Result<ExitCode, Failure> {
     let form = options.form();
     let labelled = (options.store.label.as_deref(), document);
     let printed = match form {
@@ -106,7 +106,7 @@ pub fn give_out(document: &Document, options: &OutputOptions) -> Result<ExitCode
 
 /// Leaves the message of a command without a result where a pipeline looks for it. stderr has it,
 /// too.
-pub fn give_out_failure(command: &str, failure: &Failure, options: &OutputOptions) {
+pub(crate) fn give_out_failure(command: &str, failure: &Failure, options: &OutputOptions) {
     if options.format == Format::Github && !options.json {
         // If stdout cannot be written to, the message is on stderr.
         let _ = print(&format::github_failure(command, &failure.line()));
@@ -121,7 +121,7 @@ pub fn give_out_failure(command: &str, failure: &Failure, options: &OutputOption
 ///
 /// # Errors
 /// None but of the program itself.
-pub fn in_form(result: report::Labelled<'_>, form: Format, columns: Option<usize>) -> Result<String, Failure> {
+pub(crate) fn in_form(result: report::Labelled<'_>, form: Format, columns: Option<usize>) -> Result<String, Failure> {
     let (_, document) = result;
     Ok(match form {
         Format::Text => text::of(document, columns),
@@ -162,7 +162,7 @@ fn write_hdr_log(document: &Document, path: &Path) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The disk is full, or the folder has gone. Nothing half-written is left.
-pub fn write_report(document: &Document, path: &Path) -> Result<(), Failure> {
+pub(crate) fn write_report(document: &Document, path: &Path) -> Result<(), Failure> {
     report::write_html(document, path).map_err(|error| {
         Failure::unreachable(format!(
             "cannot write the report {}: {error}; the result itself was printed",
@@ -181,7 +181,7 @@ fn to_json(document: &Document) -> Result<String, Failure> {
 ///
 /// # Errors
 /// stdout cannot be written to, for example because it is a file on a full disk.
-pub fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_to(&mut io::stdout().lock(), text)
 }
 
@@ -190,7 +190,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 /// As for [`print()`].
-pub fn print_text(text: &str) -> Result<(), Failure> {
+pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
     print_to(&mut anstream::stdout().lock(), text)
 }
 
@@ -209,7 +209,7 @@ fn print_to(stdout: &mut impl Write, text: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 /// stdout cannot be written to.
-pub fn schema() -> Result<ExitCode, Failure> {
+pub(crate) fn schema() -> Result<ExitCode, Failure> {
     let schema = schemars::schema_for!(Document);
     print(&(serde_json::to_string_pretty(&schema).map_err(Failure::unreachable)? + "\n"))?;
     Ok(Exit::Met.into())

@@ -11,7 +11,7 @@ use textwrap::{Options, WordSeparator, WordSplitter, wrap};
 const LABEL_MAX: usize = 16;
 
 /// Breaks lines that are longer than a terminal is wide; `None` breaks none.
-pub fn fitted(text: &str, columns: Option<usize>) -> String {
+pub(crate) fn fitted(text: &str, columns: Option<usize>) -> String {
     let Some(columns) = columns else { return text.to_owned() };
     text.split_inclusive('\n').map(|line| fitted_line(line, columns)).collect()
 }

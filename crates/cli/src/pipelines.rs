@@ -21,7 +21,7 @@ const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 ///
 /// # Errors
 /// The disk is full, or the folder has gone. Nothing half-written is left.
-pub fn write_junit(results: &[Labelled<'_>], options: &OutputOptions) -> Result<(), Failure> {
+pub(crate) fn write_junit(results: &[Labelled<'_>], options: &OutputOptions) -> Result<(), Failure> {
     let Some(path) = &options.report_junit else { return Ok(()) };
     write_whole(path, format::junit(results).as_bytes()).map_err(|error| {
         Failure::unreachable(format!(
@@ -32,7 +32,7 @@ pub fn write_junit(results: &[Labelled<'_>], options: &OutputOptions) -> Result<
 }
 
 /// The same of a command that ended without a result. If the file cannot be written, that is said.
-pub fn write_junit_of_failure(command: &str, failure: &Failure, path: &Path) {
+pub(crate) fn write_junit_of_failure(command: &str, failure: &Failure, path: &Path) {
     let xml = format::junit_of_failure(command, &failure.line());
     // A path that cannot be written to may be what the failure is about.
     let is_about_path = failure.line().contains(&path.display().to_string());
@@ -45,7 +45,7 @@ pub fn write_junit_of_failure(command: &str, failure: &Failure, path: &Path) {
 
 /// Adds the summary to that of the step, in GitHub Actions. Without one, the annotations are there
 /// all the same.
-pub fn summarize(results: &[Labelled<'_>], form: Format) {
+pub(crate) fn summarize(results: &[Labelled<'_>], form: Format) {
     let path = std::env::var_os(STEP_SUMMARY).filter(|path| !path.is_empty() && form == Format::Github);
     let Some(path) = path else { return };
     let add = || -> io::Result<()> {

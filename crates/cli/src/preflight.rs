@@ -12,13 +12,13 @@ use crate::exit::remark;
 
 /// Examines this host for a plan, and prints warnings: what is, its effect, the first remedy. The
 /// measurement goes on in any case; it shows the effect in its outcomes.
-pub fn examine(plan: &Plan, target: &Target) -> Vec<Finding> {
+pub(crate) fn examine(plan: &Plan, target: &Target) -> Vec<Finding> {
     let load = PlannedLoad { length: length(plan), ..planned(plan, target) };
     report(examine_quickly(&Host::this(), &load))
 }
 
 /// The same for a search, whose rates and length are not known in advance.
-pub fn examine_for_search(base: &Plan, target: &Target) -> Vec<Finding> {
+pub(crate) fn examine_for_search(base: &Plan, target: &Target) -> Vec<Finding> {
     let load = PlannedLoad { requests_per_s: None, opened_per_s: 0.0, ..planned(base, target) };
     report(examine_quickly(&Host::this(), &load))
 }

@@ -37,7 +37,7 @@ struct Listener {
 ///
 /// # Errors
 /// The server cannot be reached, refuses the token, or has nothing of that name.
-pub fn purge_online(server: &str, options: &CachePurgeOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn purge_online(server: &str, options: &CachePurgeOptions) -> Result<ExitCode, Failure> {
     let listener = Listener::parse(server)?;
     let path = options.token.as_deref().unwrap_or(Path::new(""));
     let token = Token::read(path).map_err(Failure::usage)?;

@@ -16,7 +16,7 @@ use crate::exit::Failure;
 ///
 /// # Errors
 /// Even the most threads with file tables of their own have too few.
-pub fn threads(connections: usize, cpus: &[usize]) -> Result<Threads, Failure> {
+pub(crate) fn threads(connections: usize, cpus: &[usize]) -> Result<Threads, Failure> {
     let wanted = connections as u64 + DESCRIPTORS_BESIDE;
     let per_table = raise_descriptors(wanted).unwrap_or(descriptors().soft);
     share_out(connections as u64, per_table, cpus).ok_or_else(|| {
@@ -33,7 +33,7 @@ pub fn threads(connections: usize, cpus: &[usize]) -> Result<Threads, Failure> {
 /// # Errors
 /// The requested addresses are of the wrong family or not this host's, or there are too few of
 /// them.
-pub fn sources(connections: usize, target: &Target, asked: Vec<IpAddr>) -> Result<Sources, Failure> {
+pub(crate) fn sources(connections: usize, target: &Target, asked: Vec<IpAddr>) -> Result<Sources, Failure> {
     let PeerAddr::Tcp(peer) = target.address else { return Ok(Sources::default()) };
     if let Some(source) = asked.iter().find(|source| source.is_ipv4() != peer.is_ipv4()) {
         let address = peer.ip();

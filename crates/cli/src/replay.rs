@@ -38,7 +38,7 @@ fn ensure_order(options: &ReplayOptions) -> Result<(), Failure> {
 /// # Errors
 /// There is no result: the log or the options are wrong, or the target or a resource of this host
 /// is not available.
-pub fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let load = &options.load;
     ensure_order(options)?;

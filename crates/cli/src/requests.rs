@@ -19,13 +19,13 @@ use crate::options::{Body, HttpVersion, LoadOptions, RequestOptions};
 use crate::standard_input;
 
 /// The requests of a run, and the check of responses to those that have none of their own.
-pub type CheckedRequests = (RequestList, Check);
+pub(crate) type CheckedRequests = (RequestList, Check);
 
 /// The requests of the URL, or of the list.
 ///
 /// # Errors
 /// A file cannot be read, or a file or an option is wrong.
-pub fn of(options: &LoadOptions, request: &RequestOptions, target: &Target) -> Result<CheckedRequests, Failure> {
+pub(crate) fn of(options: &LoadOptions, request: &RequestOptions, target: &Target) -> Result<CheckedRequests, Failure> {
     let body_file =
         request.body.as_ref().and_then(|body| if let Body::File(file) = body { Some(&**file) } else { None });
     let readers = [("--urls", request.urls.as_deref()), ("--body", body_file), ("--check", check_file(options))];
@@ -66,7 +66,7 @@ const NO_WEIGHT: &str = "the target has no weight, which --pick weighted needs; 
 ///
 /// # Errors
 /// As for [`of`].
-pub fn of_sessions(
+pub(crate) fn of_sessions(
     file: &Path,
     options: &LoadOptions,
     target: &Target,
@@ -96,7 +96,7 @@ const AUTHORIZATION: &str = "Authorization";
 ///
 /// # Errors
 /// Both give credentials, or a field has no place in HTTP/2.
-pub fn fields(options: &LoadOptions, target: &Target) -> Result<Vec<(String, String)>, Failure> {
+pub(crate) fn fields(options: &LoadOptions, target: &Target) -> Result<Vec<(String, String)>, Failure> {
     let mut fields = options.headers.clone();
     if options.http == HttpVersion::Http2
         && let Some((name, _)) = fields.iter().find(|(name, _)| is_of_connection(name))
@@ -116,7 +116,7 @@ pub fn fields(options: &LoadOptions, target: &Target) -> Result<Vec<(String, Str
 }
 
 /// Whether a field carries a secret, which no result shows.
-pub fn is_secret(name: &str) -> bool {
+pub(crate) fn is_secret(name: &str) -> bool {
     let names = [AUTHORIZATION, "Cookie", "Proxy-Authorization"];
     names.iter().any(|field| name.eq_ignore_ascii_case(field))
 }
@@ -131,7 +131,7 @@ fn is_of_connection(name: &str) -> bool {
 ///
 /// # Errors
 /// As for [`of`].
-pub fn checks(options: &LoadOptions, target: &Target) -> Result<(Check, Option<CheckTable>), Failure> {
+pub(crate) fn checks(options: &LoadOptions, target: &Target) -> Result<(Check, Option<CheckTable>), Failure> {
     let Some(text) = &options.check else { return Ok((Check::default(), None)) };
     let Some(file) = text.strip_prefix('@') else {
         let check = Check::parse(text).map_err(|error| Failure::usage(format!("--check {text:?}, {error}")))?;
@@ -143,7 +143,7 @@ pub fn checks(options: &LoadOptions, target: &Target) -> Result<(Check, Option<C
 }
 
 /// The file of `--check`, if it has one.
-pub fn check_file(options: &LoadOptions) -> Option<&Path> {
+pub(crate) fn check_file(options: &LoadOptions) -> Option<&Path> {
     options.check.as_ref()?.strip_prefix('@').map(Path::new)
 }
 
@@ -161,7 +161,7 @@ fn open(what: &str, file: &Path) -> Result<(String, BufReader<File>), Failure> {
 }
 
 /// The failure for a file that cannot be read or is wrong.
-pub fn unreadable(what: &str, name: &str, error: ReadError) -> Failure {
+pub(crate) fn unreadable(what: &str, name: &str, error: ReadError) -> Failure {
     match error {
         ReadError::Input(error) => Failure::usage(error),
         ReadError::Io(error) => Failure::usage(format!("cannot read the {what} {name}: {error}")),
@@ -182,7 +182,7 @@ fn body(request: &RequestOptions) -> Result<Vec<u8>, Failure> {
 }
 
 /// The HTTP version of the requests.
-pub fn version(options: &LoadOptions) -> Version {
+pub(crate) fn version(options: &LoadOptions) -> Version {
     match options.http {
         HttpVersion::Http10 => Version::Http10,
         HttpVersion::Http11 => Version::Http11,

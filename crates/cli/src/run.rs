@@ -29,7 +29,7 @@ use crate::stored_run::StoredRun;
 /// # Errors
 /// There is no result: the options are wrong, or the target or a resource of this host is not
 /// available.
-pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let target = Target::resolve(&options.url, options.load.unix_socket.as_ref())?;
     let (sessions, requests) = match &options.session {

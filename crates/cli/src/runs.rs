@@ -20,7 +20,7 @@ use crate::terminal;
 ///
 /// # Errors
 /// The store cannot be read or written, or has no run of a given name.
-pub fn runs(options: &RunsOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn runs(options: &RunsOptions) -> Result<ExitCode, Failure> {
     if !options.delete.is_empty() || options.prune.is_some() {
         return delete(options);
     }
@@ -50,7 +50,7 @@ pub fn runs(options: &RunsOptions) -> Result<ExitCode, Failure> {
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn open(place: &StorePlace) -> Result<Option<Store>, Failure> {
+pub(crate) fn open(place: &StorePlace) -> Result<Option<Store>, Failure> {
     let path = store_path(place).map_err(Failure::usage)?;
     let path = path.ok_or_else(|| Failure::usage("--store none has no runs; name the store's file"))?;
     Store::open_to_read(&path).map_err(Failure::usage)

@@ -21,7 +21,7 @@ use crate::standard_input;
 
 /// The command that [`offer`] belongs to, without the targets that are not meant; `None` where this
 /// program cannot be found again.
-pub fn command(target: &str, others: &[NamedUrl]) -> Option<ClientCommand> {
+pub(crate) fn command(target: &str, others: &[NamedUrl]) -> Option<ClientCommand> {
     let is_other = |argument: &OsString| {
         others.iter().any(|other| other.given != target && argument.as_os_str() == OsStr::new(&other.given))
     };
@@ -35,7 +35,7 @@ pub fn command(target: &str, others: &[NamedUrl]) -> Option<ClientCommand> {
 ///
 /// # Errors
 /// The trial could not be made.
-pub fn offer(share: &ClientShare, base: Plan, target: Target, limits: Vec<Limit>) -> Result<ExitCode, Failure> {
+pub(crate) fn offer(share: &ClientShare, base: Plan, target: Target, limits: Vec<Limit>) -> Result<ExitCode, Failure> {
     let spacing = if let LoopPlan::Open { spacing, .. } = base.arrivals { spacing } else { Spacing::Constant };
     let plan = Plan {
         arrivals: LoopPlan::Open { rate: Arc::new(RateProfile::constant(share.rate)), spacing },

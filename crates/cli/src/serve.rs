@@ -48,7 +48,7 @@ use crate::output::print;
 ///
 /// # Errors
 /// The folder or an address is not available, or the server has failed.
-pub fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
     if options.print_config {
         print(&configuration::print(&Configuration::of(options)?))?;
         return Ok(Exit::Met.into());

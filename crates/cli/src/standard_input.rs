@@ -20,12 +20,12 @@ const SHOWN: &str = "standard input";
 static COPY: OnceLock<File> = OnceLock::new();
 
 /// Whether a file's name stands for standard input.
-pub fn is_meant(file: &Path) -> bool {
+pub(crate) fn is_meant(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
 /// A file's name as messages and results show it.
-pub fn shown(file: &Path) -> String {
+pub(crate) fn shown(file: &Path) -> String {
     if is_meant(file) { SHOWN.to_owned() } else { file.display().to_string() }
 }
 
@@ -33,7 +33,7 @@ pub fn shown(file: &Path) -> String {
 ///
 /// # Errors
 /// Standard input cannot be read or kept.
-pub fn readable<'f>(what: &str, file: &'f Path) -> Result<Cow<'f, Path>, Failure> {
+pub(crate) fn readable<'f>(what: &str, file: &'f Path) -> Result<Cow<'f, Path>, Failure> {
     if !is_meant(file) {
         return Ok(Cow::Borrowed(file));
     }
@@ -51,7 +51,7 @@ pub fn readable<'f>(what: &str, file: &'f Path) -> Result<Cow<'f, Path>, Failure
 ///
 /// # Errors
 /// More than one of the files is standard input.
-pub fn ensure_one_reader(readers: &[(&str, Option<&Path>)]) -> Result<(), Failure> {
+pub(crate) fn ensure_one_reader(readers: &[(&str, Option<&Path>)]) -> Result<(), Failure> {
     let mut options = readers.iter().filter(|(_, file)| file.is_some_and(is_meant)).map(|(option, _)| option);
     match (options.next(), options.next()) {
         (Some(one), Some(other)) => Err(Failure::usage(format!(
@@ -62,14 +62,14 @@ pub fn ensure_one_reader(readers: &[(&str, Option<&Path>)]) -> Result<(), Failur
 }
 
 /// Prints on stderr that the program waits for a person, if it does.
-pub fn announce(what: &str) {
+pub(crate) fn announce(what: &str) {
     if io::stdin().is_terminal() {
         remark(&format!("reading the {what} from the terminal: Ctrl-D on an empty line ends it, Ctrl-C the program"));
     }
 }
 
 /// Arguments of this program for another process of it, which reads the same bytes from the copy.
-pub fn arguments_for_another(arguments: Vec<OsString>) -> Vec<OsString> {
+pub(crate) fn arguments_for_another(arguments: Vec<OsString>) -> Vec<OsString> {
     let Some(kept) = COPY.get() else { return arguments };
     renamed(arguments, &path_of(kept))
 }

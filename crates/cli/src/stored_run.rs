@@ -25,7 +25,7 @@ const UNFINISHED: &str = "the command did not come to its end: its process was k
 ///
 /// # Errors
 /// There is no place for it.
-pub fn store_path(place: &StorePlace) -> Result<Option<PathBuf>, StoreError> {
+pub(crate) fn store_path(place: &StorePlace) -> Result<Option<PathBuf>, StoreError> {
     match &place.store {
         None => default_path().map(Some),
         Some(StorePath::None) => Ok(None),
@@ -35,7 +35,7 @@ pub fn store_path(place: &StorePlace) -> Result<Option<PathBuf>, StoreError> {
 
 /// A run whose trials are stored as they end.
 #[derive(Debug)]
-pub struct StoredRun {
+pub(crate) struct StoredRun {
     /// `None` where nothing is stored, or no more.
     store: Option<Store>,
     id: String,
@@ -43,7 +43,7 @@ pub struct StoredRun {
 
 impl StoredRun {
     /// Enters the run, whose document has no trials yet.
-    pub fn begin(invocation: &Invocation, test_bed: &TestBed, plan: &Plan, options: &StoreOptions) -> Self {
+    pub(crate) fn begin(invocation: &Invocation, test_bed: &TestBed, plan: &Plan, options: &StoreOptions) -> Self {
         let unfinished = Measurement::new(Verdict::Invalid, vec![UNFINISHED.to_owned()], Vec::new());
         let head = &result::document(invocation, test_bed, plan, unfinished);
         let begun = open(options).and_then(|store| {
@@ -58,7 +58,7 @@ impl StoredRun {
     }
 
     /// Stores a trial that has ended.
-    pub fn add_trial(&mut self, trial: &Trial) {
+    pub(crate) fn add_trial(&mut self, trial: &Trial) {
         let Some(store) = &self.store else { return };
         let trial = serde_json::to_string(trial).expect("documents have nothing that JSON lacks");
         if let Err(error) = store.add_trial(&self.id, &trial) {
@@ -68,7 +68,7 @@ impl StoredRun {
     }
 
     /// An observer of trials that shows their progress and stores each trial.
-    pub fn watching<'a>(&'a mut self, progress: &'a mut Progress) -> StoringWatcher<'a> {
+    pub(crate) fn watching<'a>(&'a mut self, progress: &'a mut Progress) -> StoringWatcher<'a> {
         StoringWatcher { run: self, progress }
     }
 }
@@ -84,7 +84,7 @@ impl Drop for StoredRun {
 }
 
 /// Stores a document at the end of its command. If it cannot be stored, that is said.
-pub fn store(document: &Document, options: &StoreOptions) {
+pub(crate) fn store(document: &Document, options: &StoreOptions) {
     let stored = open(options).and_then(|store| {
         let Some(mut store) = store else { return Ok(()) };
         let end = FinishedRun {
@@ -121,7 +121,7 @@ fn json(document: &Document) -> String {
 
 /// Shows progress and stores trials.
 #[derive(Debug)]
-pub struct StoringWatcher<'a> {
+pub(crate) struct StoringWatcher<'a> {
     run: &'a mut StoredRun,
     progress: &'a mut Progress,
 }

@@ -4,12 +4,12 @@ use anstyle::{AnsiColor, Style};
 use thalweg_measure::Verdict;
 
 /// The program's name before an error.
-pub const ERROR: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
 /// The program's name before a remark.
-pub const REMARK: Style = AnsiColor::Yellow.on_default().bold();
+pub(crate) const REMARK: Style = AnsiColor::Yellow.on_default().bold();
 
 /// The style of a verdict.
-pub fn of(verdict: Verdict) -> Style {
+pub(crate) fn of(verdict: Verdict) -> Style {
     let colour = match verdict {
         Verdict::Pass => AnsiColor::Green,
         Verdict::Fail => AnsiColor::Red,
@@ -19,6 +19,6 @@ pub fn of(verdict: Verdict) -> Style {
 }
 
 /// A text in a style.
-pub fn styled(text: &str, style: Style) -> String {
+pub(crate) fn styled(text: &str, style: Style) -> String {
     format!("{style}{text}{style:#}")
 }

@@ -36,7 +36,7 @@ const AUTHORIZATION: &str = "Authorization";
 /// # Errors
 /// There is no result: the options are wrong, the tree is not there, or the target or a resource of
 /// this host is not available.
-pub fn suite(options: &SuiteOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn suite(options: &SuiteOptions) -> Result<ExitCode, Failure> {
     match (&options.command, options.name, &options.url) {
         (Some(SuiteCommand::All(options)), ..) => suite_table(options),
         (Some(SuiteCommand::Origin(options)), ..) => origin(options),

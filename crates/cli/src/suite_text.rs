@@ -9,7 +9,7 @@ use crate::style;
 use crate::table::{Align, Table};
 
 /// Writes figures, curves, choices and reasons, as far as there are some.
-pub fn write(out: &mut String, document: &Document, measured: &Measured, columns: Option<usize>) -> fmt::Result {
+pub(crate) fn write(out: &mut String, document: &Document, measured: &Measured, columns: Option<usize>) -> fmt::Result {
     let title = measured.suite.title();
     let verdict = format!("{:?}", measured.verdict).to_uppercase();
     let verdict = style::styled(&verdict, style::of(measured.verdict));

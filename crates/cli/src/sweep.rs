@@ -30,7 +30,7 @@ const RATES_MAX: f64 = 10_000.0;
 /// # Errors
 /// There is no result: the options are wrong, or a target or a resource of this host is not
 /// available.
-pub fn sweep(options: &SweepOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn sweep(options: &SweepOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     let rates = rates(options)?;
     let targets = targets(options, rates[1])?;

@@ -6,7 +6,7 @@ use textwrap::core::display_width;
 
 /// The side of its column at which a cell stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
+pub(crate) enum Align {
     /// Texts.
     Left,
     /// Numbers.
@@ -15,25 +15,25 @@ pub enum Align {
 
 /// A table. The first cell of a row is the row's name.
 #[derive(Debug)]
-pub struct Table {
+pub(crate) struct Table {
     columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table with these columns.
-    pub fn new(columns: &[(&str, Align)]) -> Self {
+    pub(crate) fn new(columns: &[(&str, Align)]) -> Self {
         Self { columns: columns.iter().map(|(name, align)| ((*name).to_owned(), *align)).collect(), rows: Vec::new() }
     }
 
     /// Adds a row with a cell for each column.
-    pub fn push(&mut self, row: impl IntoIterator<Item = String>) {
+    pub(crate) fn push(&mut self, row: impl IntoIterator<Item = String>) {
         self.rows.push(row.into_iter().collect());
     }
 
     /// Writes the table so many spaces from the margin. If it does not fit, each row is written as
     /// its name, and below it the other cells with the names of their columns.
-    pub fn write(&self, out: &mut String, indent: usize, columns: Option<usize>) -> fmt::Result {
+    pub(crate) fn write(&self, out: &mut String, indent: usize, columns: Option<usize>) -> fmt::Result {
         let widths: Vec<usize> = (0..self.columns.len()).map(|column| self.width(column)).collect();
         let whole = indent + widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
         let margin = " ".repeat(indent);

@@ -54,24 +54,24 @@ enum Shown {
 }
 
 /// The columns of the terminal on stdout; `None` if stdout is none.
-pub fn columns_of_stdout() -> Option<usize> {
+pub(crate) fn columns_of_stdout() -> Option<usize> {
     let stdout = io::stdout();
     stdout.is_terminal().then(|| usize::from(size_of(&stdout)[0]))
 }
 
 /// Columns and rows of the terminal on stderr; `None` if stderr is none.
-pub fn size_of_stderr() -> Option<[u16; 2]> {
+pub(crate) fn size_of_stderr() -> Option<[u16; 2]> {
     let stderr = io::stderr();
     stderr.is_terminal().then(|| size_of(&stderr))
 }
 
 /// Whether what is printed on stderr may have colours.
-pub fn stderr_has_colours() -> bool {
+pub(crate) fn stderr_has_colours() -> bool {
     AutoStream::choice(&io::stderr()) != ColorChoice::Never
 }
 
 /// Whether the terminal understands no more than characters and line breaks.
-pub fn is_dumb() -> bool {
+pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_none_or(|name| name.is_empty() || name == "dumb")
 }
 
@@ -81,7 +81,7 @@ fn size_of(stream: impl std::os::fd::AsFd) -> [u16; 2] {
 }
 
 /// Shows a frame in the place of what is shown. It is narrower than the terminal, and lower.
-pub fn show_frame(frame: &Buffer) {
+pub(crate) fn show_frame(frame: &Buffer) {
     restore_at_ends();
     let mut display = display();
     if display.is_over || frame.area.is_empty() {
@@ -97,7 +97,7 @@ pub fn show_frame(frame: &Buffer) {
 
 /// Shows a line in the place of what is shown, as far as it fits. No escape sequence is used, so
 /// that a terminal of any kind can show it.
-pub fn show_line(text: &str) {
+pub(crate) fn show_line(text: &str) {
     let mut display = display();
     display.line_shown = Some(Instant::now());
     let Some([columns, _]) = size_of_stderr().filter(|_| !display.is_over) else { return };
@@ -117,7 +117,7 @@ pub fn show_line(text: &str) {
 }
 
 /// The same for a state that changes more often than anybody can read.
-pub fn show_line_at_times(text: impl FnOnce() -> String) {
+pub(crate) fn show_line_at_times(text: impl FnOnce() -> String) {
     let is_due = display().line_shown.is_none_or(|shown| shown.elapsed() >= LINE_INTERVAL);
     if is_due {
         show_line(&text());
@@ -126,7 +126,7 @@ pub fn show_line_at_times(text: impl FnOnce() -> String) {
 
 /// Prints lines on stderr. They stand above the display, which the next drawing shows again. Styles
 /// are left out where they do not belong.
-pub fn print_above(text: &str) {
+pub(crate) fn print_above(text: &str) {
     let mut display = display();
     display.erase();
     // Without a stderr there is nobody to tell.
@@ -134,7 +134,7 @@ pub fn print_above(text: &str) {
 }
 
 /// Takes the display away.
-pub fn clear() {
+pub(crate) fn clear() {
     display().erase();
 }
 

@@ -18,7 +18,7 @@ use crate::style;
 use crate::suite_text;
 
 /// The text of a result, for a terminal of so many columns, or with whole lines.
-pub fn of(document: &Document, columns: Option<usize>) -> String {
+pub(crate) fn of(document: &Document, columns: Option<usize>) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = match (&document.compare, &document.find) {

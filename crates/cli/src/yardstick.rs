@@ -22,7 +22,7 @@ use crate::output::print;
 ///
 /// # Errors
 /// An option is wrong, or the address is not available.
-pub fn yardstick(options: &YardstickOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn yardstick(options: &YardstickOptions) -> Result<ExitCode, Failure> {
     let model = model::model(options)?;
     let arrivals = match options.arrivals {
         ArrivalsOption::Constant => Arrivals::Constant,

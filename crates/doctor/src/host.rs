@@ -119,12 +119,12 @@ impl Host {
 }
 
 /// The file of a kernel setting.
-pub fn sysctl_path(name: &str) -> String {
+pub(crate) fn sysctl_path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }
 
 /// The numbers of a list such as `0,2-3`.
-pub fn cpu_list(text: &str) -> Vec<usize> {
+pub(crate) fn cpu_list(text: &str) -> Vec<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         Some(first.trim().parse::<usize>().ok()?..=last.trim().parse::<usize>().ok()?)

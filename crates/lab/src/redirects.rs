@@ -8,7 +8,7 @@ use crate::credentials;
 
 /// A sentence about the redirects of a trial that were not followed; `None` if there were none.
 /// `target` is the URL of the trial.
-pub fn sentence(redirects: &Redirects, target: &Url) -> Option<String> {
+pub(crate) fn sentence(redirects: &Redirects, target: &Url) -> Option<String> {
     let sample = redirects.sample.as_ref()?;
     let leads = leads(sample, target);
     let reasons = [

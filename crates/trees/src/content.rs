@@ -7,11 +7,11 @@ use crate::file::TreeFile;
 use crate::name::TreeName;
 
 /// The bytes of one read or write.
-pub const BLOCK: usize = 64 * 1024;
+pub(crate) const BLOCK: usize = 64 * 1024;
 
 /// The seed and the name on which contents depend.
 #[derive(Clone, Copy, Debug)]
-pub struct Contents {
+pub(crate) struct Contents {
     /// The tree.
     pub name: TreeName,
     /// The seed.
@@ -20,14 +20,14 @@ pub struct Contents {
 
 impl Contents {
     /// The content of a file, as far as it is no hole.
-    pub fn of(self, file: &TreeFile) -> Blocks {
+    pub(crate) fn of(self, file: &TreeFile) -> Blocks {
         Blocks { random: Draw::new(self.name, self.seed, &file.path), left: file.random, block: vec![0; BLOCK] }
     }
 }
 
 /// The content of a file in blocks.
 #[derive(Debug)]
-pub struct Blocks {
+pub(crate) struct Blocks {
     random: Draw,
     left: u64,
     block: Vec<u8>,
@@ -35,7 +35,7 @@ pub struct Blocks {
 
 impl Blocks {
     /// The next block; empty after the last one. Only the last one has less than [`BLOCK`] bytes.
-    pub fn next(&mut self) -> &[u8] {
+    pub(crate) fn next(&mut self) -> &[u8] {
         let length = self.left.min(BLOCK as u64);
         self.left -= length;
         let block = &mut self.block[..length as usize];
@@ -44,7 +44,7 @@ impl Blocks {
     }
 
     /// Whether all blocks were given out.
-    pub fn is_at_end(&self) -> bool {
+    pub(crate) fn is_at_end(&self) -> bool {
         self.left == 0
     }
 }

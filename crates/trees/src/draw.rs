@@ -11,11 +11,11 @@ use crate::name::TreeName;
 
 /// A stream of random numbers that belongs to a tree, a seed and a text.
 #[derive(Debug)]
-pub struct Draw(Pcg64Mcg);
+pub(crate) struct Draw(Pcg64Mcg);
 
 impl Draw {
     /// The stream of that text, such as a file's path.
-    pub fn new(tree: TreeName, seed: u64, text: &str) -> Self {
+    pub(crate) fn new(tree: TreeName, seed: u64, text: &str) -> Self {
         let digest = Sha256::new()
             .chain_update(b"thalweg tree 1\0")
             .chain_update(seed.to_le_bytes())
@@ -29,12 +29,12 @@ impl Draw {
     }
 
     /// Fills `bytes`.
-    pub fn fill(&mut self, bytes: &mut [u8]) {
+    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
         self.0.fill_bytes(bytes);
     }
 
     /// A number below `bound`, each with the same probability but for one part in 2^64 / `bound`.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 }

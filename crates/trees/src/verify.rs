@@ -70,7 +70,7 @@ impl fmt::Display for Difference {
 }
 
 /// Compares `directory` with `files`.
-pub fn verify(
+pub(crate) fn verify(
     contents: Contents,
     files: &[TreeFile],
     directory: &Path,

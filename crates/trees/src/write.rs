@@ -37,7 +37,7 @@ pub struct Written {
 }
 
 /// Writes `files` to `directory`.
-pub fn write(
+pub(crate) fn write(
     contents: Contents,
     files: &[TreeFile],
     directory: &Path,

@@ -16,7 +16,7 @@ const COUNTED_MAX: usize = 1 << 20;
 
 /// An object to ask for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Wanted {
+pub(super) struct Wanted {
     /// The host, if it is named.
     pub host: Option<String>,
     /// Path and query, percent-encoded.
@@ -25,7 +25,7 @@ pub struct Wanted {
 
 /// The requests of a log, counted.
 #[derive(Debug, Default)]
-pub struct Counted {
+pub(super) struct Counted {
     requests: HashMap<Wanted, u64>,
     /// Lines that were read, and those that are no log lines.
     pub lines: u64,
@@ -41,7 +41,7 @@ impl Wanted {
     ///
     /// # Errors
     /// The line names none.
-    pub fn parse(line: &str) -> Result<Self, String> {
+    pub(super) fn parse(line: &str) -> Result<Self, String> {
         let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
         let name = match line.splitn(3, '\t').collect::<Vec<_>>()[..] {
             [hits, bytes, name] if is_number(hits) && is_number(bytes) => name,
@@ -68,7 +68,7 @@ impl Wanted {
     }
 
     /// The host and the target, as messages show them.
-    pub fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         format!("{}{}", self.host.as_deref().unwrap_or_default(), self.target)
     }
 }
@@ -79,7 +79,10 @@ impl Wanted {
 ///
 /// # Errors
 /// The list cannot be read.
-pub fn read_list(input: &mut dyn BufRead, take: &mut dyn FnMut(Result<Wanted, String>) -> bool) -> io::Result<()> {
+pub(super) fn read_list(
+    input: &mut dyn BufRead,
+    take: &mut dyn FnMut(Result<Wanted, String>) -> bool,
+) -> io::Result<()> {
     let mut bytes = Vec::new();
     for number in 1_u64.. {
         if !next_line(input, &mut bytes)? {
@@ -104,7 +107,7 @@ impl Counted {
     ///
     /// # Errors
     /// The log cannot be read.
-    pub fn read(input: &mut dyn BufRead) -> io::Result<Self> {
+    pub(super) fn read(input: &mut dyn BufRead) -> io::Result<Self> {
         let mut counted = Self::default();
         let mut bytes = Vec::new();
         while next_line(input, &mut bytes)? {
@@ -133,7 +136,7 @@ impl Counted {
     }
 
     /// The objects, those with the most requests first.
-    pub fn ranked(self, top: Option<usize>) -> Vec<Wanted> {
+    pub(super) fn ranked(self, top: Option<usize>) -> Vec<Wanted> {
         let mut all: Vec<(Wanted, u64)> = self.requests.into_iter().collect();
         all.sort_by(|(a, count), (b, other)| other.cmp(count).then_with(|| a.name().cmp(&b.name())));
         all.into_iter().map(|(wanted, _)| wanted).take(top.unwrap_or(usize::MAX)).collect()

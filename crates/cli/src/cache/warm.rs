@@ -46,7 +46,7 @@ type Line = Result<Wanted, String>;
 ///
 /// # Errors
 /// An option is wrong, or the list cannot be read.
-pub fn warm(options: &CacheWarmOptions) -> Result<ExitCode, Failure> {
+pub(super) fn warm(options: &CacheWarmOptions) -> Result<ExitCode, Failure> {
     let server = server_url(&options.server).map_err(Failure::usage)?;
     let trust = match &options.cacert {
         None => Trust::System,

@@ -18,7 +18,7 @@ const PLACEHOLDER: &str = "{n}";
 const KEPT_PLACEHOLDER: &str = "{\u{1b}[0mn}";
 
 /// `command` and its own commands with arranged texts.
-pub fn arranged(command: Command) -> Command {
+pub(super) fn arranged(command: Command) -> Command {
     let short = command.get_after_help().map(|text| arrange(&text.to_string()));
     let long = command.get_after_long_help().map(|text| arrange(&text.to_string()));
     let command = command.mut_args(|argument| {

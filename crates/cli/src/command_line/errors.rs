@@ -12,7 +12,7 @@ use super::habits;
 const UNPRINTED: u8 = 4;
 
 /// Prints an error, or the help that was asked for, and returns the exit code.
-pub fn report(error: Error, command: &Command, arguments: &[OsString]) -> ExitCode {
+pub(super) fn report(error: Error, command: &Command, arguments: &[OsString]) -> ExitCode {
     let texts: Vec<String> = arguments.iter().skip(1).map(|text| text.to_string_lossy().into_owned()).collect();
     let error = explained(error, command, &texts);
     match error.print() {

@@ -5,7 +5,7 @@
 type Habit = (&'static [&'static str], &'static str);
 
 /// The advice for an option that `command` does not have.
-pub fn advice(command: &str, option: &str) -> Option<&'static str> {
+pub(super) fn advice(command: &str, option: &str) -> Option<&'static str> {
     let tables: &[&[Habit]] = match command {
         "run" => &[RUN, LOAD],
         "find" => &[FIND, LOAD],
@@ -21,7 +21,7 @@ pub fn advice(command: &str, option: &str) -> Option<&'static str> {
 }
 
 /// The advice for a word in the place of a command.
-pub fn command_advice(word: &str) -> Option<&'static str> {
+pub(super) fn command_advice(word: &str) -> Option<&'static str> {
     const COMMANDS: &[Habit] = &[
         (
             &["bench", "benchmark", "load", "attack", "test", "measure"],

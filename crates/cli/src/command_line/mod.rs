@@ -40,7 +40,7 @@ static ARGUMENTS: OnceLock<Vec<OsString>> = OnceLock::new();
 ///
 /// # Errors
 /// They are wrong, or ask for help; the text is printed, and this is the exit code.
-pub fn read() -> Result<Options, ExitCode> {
+pub(crate) fn read() -> Result<Options, ExitCode> {
     let given: Vec<OsString> = std::env::args_os().collect();
     // Errors, help among them, have colours, too.
     let color = ColorOption::of_arguments(&given);
@@ -66,7 +66,7 @@ pub fn read() -> Result<Options, ExitCode> {
 }
 
 /// All commands with their options, and the help of the top level.
-pub fn command() -> clap::Command {
+pub(crate) fn command() -> clap::Command {
     // A comparison has so many options of its own that a screen has no room for these.
     let hidden = ["body", "urls", "limits", "check", "plain"];
     let hide = |command: clap::Command, name: &str| command.mut_arg(name, |argument| argument.hide_short_help(true));
@@ -87,12 +87,12 @@ fn without_environment(command: clap::Command) -> clap::Command {
 }
 
 /// The arguments for another process of this program, without the program itself.
-pub fn arguments() -> Vec<OsString> {
+pub(crate) fn arguments() -> Vec<OsString> {
     ARGUMENTS.get().map_or_else(Vec::new, |arguments| arguments.iter().skip(1).cloned().collect())
 }
 
 /// The arguments as results show them: without the credentials of URLs and the secrets of fields.
-pub fn shown() -> Vec<String> {
+pub(crate) fn shown() -> Vec<String> {
     shown_arguments(std::env::args())
 }
 

@@ -31,7 +31,7 @@ Exit codes:
 thalweg COMMAND -h shows the usual options of a command, --help all of them.";
 
 /// The command with its own help.
-pub fn with_overview(command: Command) -> Command {
+pub(super) fn with_overview(command: Command) -> Command {
     let header = *command.get_styles().get_header();
     let literal = *command.get_styles().get_literal();
     let visible = || command.get_subcommands().filter(|known| !known.is_hide_set());

@@ -12,7 +12,7 @@ use super::visitor::Keys;
 
 /// Servers that share the fetching from origins.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ClusterConfig {
+pub(crate) struct ClusterConfig {
     /// The URL of this server for its peers.
     pub url: String,
     /// The file with the secret of the cluster.
@@ -111,7 +111,7 @@ pub(super) fn cluster<K: Keys>(keys: &mut K, cluster: &mut ClusterConfig) {
 ///
 /// # Errors
 /// It is none, or has a path or a query.
-pub fn server_url(text: &str) -> Result<String, String> {
+pub(crate) fn server_url(text: &str) -> Result<String, String> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     let url = url.filter(|url| url.path() == "/" && url.query().is_none() && url.username().is_empty());
     let url = url.ok_or_else(|| {

@@ -31,17 +31,17 @@ use thalweg_serve::{
 use crate::exit::Failure;
 use crate::options::{CpuList, ServeOptions, TlsOption};
 
-pub use cluster::{ClusterConfig, server_url};
-pub use print::print;
+pub(crate) use cluster::{ClusterConfig, server_url};
+pub(crate) use print::print;
 use read::Reading;
-pub use settings::{Configuration, UnixSocket};
+pub(crate) use settings::{Configuration, UnixSocket};
 
 /// A function that opens the configuration's file.
-pub type Open<'f> = &'f dyn Fn(&Path) -> io::Result<fs::File>;
+pub(crate) type Open<'f> = &'f dyn Fn(&Path) -> io::Result<fs::File>;
 
 /// The ports of `http` and `https` (RFC 9110, 4.2), which certification authorities connect to.
-pub const HTTP_PORT: u16 = 80;
-pub const HTTPS_PORT: u16 = 443;
+pub(crate) const HTTP_PORT: u16 = 80;
+pub(crate) const HTTPS_PORT: u16 = 443;
 
 /// Largest configuration file.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -53,7 +53,7 @@ impl Configuration {
     /// # Errors
     /// The file cannot be read or parsed, or settings contradict one another or name something that
     /// is not there.
-    pub fn of(options: &ServeOptions) -> Result<Self, Failure> {
+    pub(crate) fn of(options: &ServeOptions) -> Result<Self, Failure> {
         Self::from_opened(options, &|path| fs::File::open(path))
     }
 
@@ -61,7 +61,7 @@ impl Configuration {
     ///
     /// # Errors
     /// As for [`of`](Self::of).
-    pub fn from_opened(options: &ServeOptions, open: Open<'_>) -> Result<Self, Failure> {
+    pub(crate) fn from_opened(options: &ServeOptions, open: Open<'_>) -> Result<Self, Failure> {
         let loaded = Loaded::read(options, open)?;
         // A configuration without a site can still be printed.
         if options.config.is_some() || !loaded.configuration.server.sites.is_empty() {
@@ -174,7 +174,7 @@ impl Configuration {
     /// Listens on the addresses that a service manager has opened, too; they replace the default
     /// addresses.
     #[must_use]
-    pub fn with_given(mut self, given: &[ListenAddr]) -> Self {
+    pub(crate) fn with_given(mut self, given: &[ListenAddr]) -> Self {
         let is_public = is_public_default(&self.server);
         let server = &mut self.server;
         if !given.is_empty() && (is_public || server.listen == Self::default().server.listen) {
@@ -262,7 +262,7 @@ impl Configuration {
     }
 
     /// Contradictions between values, and folders and files that are missing.
-    pub fn faults(&self) -> Vec<ConfigFault> {
+    pub(crate) fn faults(&self) -> Vec<ConfigFault> {
         let mut faults = self.server.check();
         if self.server.listen.is_empty() {
             faults.push(ConfigFault { at: "listen".to_owned(), what: "no address to listen on".to_owned() });
@@ -289,7 +289,7 @@ fn is_public_default(server: &ServerConfig) -> bool {
 }
 
 /// A configuration and its file, so that faults have a place.
-pub struct Loaded<'o> {
+pub(crate) struct Loaded<'o> {
     /// The configuration of file and options.
     pub configuration: Configuration,
     written: Option<(ConfigFile<'o>, read::Places)>,
@@ -301,7 +301,7 @@ impl<'o> Loaded<'o> {
     /// # Errors
     /// The file cannot be read or parsed, or the options contradict it. For a file with malformed
     /// values the faults of the other values are reported as well.
-    pub fn read(options: &'o ServeOptions, open: Open<'_>) -> Result<Self, Failure> {
+    pub(crate) fn read(options: &'o ServeOptions, open: Open<'_>) -> Result<Self, Failure> {
         let Some(path) = &options.config else {
             let mut configuration = Configuration::default();
             configuration.obey(options, &|_| false).map_err(Failure::usage)?;
@@ -325,7 +325,7 @@ impl<'o> Loaded<'o> {
 
     /// # Errors
     /// There is a fault.
-    pub fn ensure(&self, faults: Vec<ConfigFault>) -> Result<(), Failure> {
+    pub(crate) fn ensure(&self, faults: Vec<ConfigFault>) -> Result<(), Failure> {
         if faults.is_empty() { Ok(()) } else { self.refuse(faults) }
     }
 
@@ -333,7 +333,7 @@ impl<'o> Loaded<'o> {
     ///
     /// # Errors
     /// In any case.
-    pub fn refuse<T>(&self, faults: Vec<ConfigFault>) -> Result<T, Failure> {
+    pub(crate) fn refuse<T>(&self, faults: Vec<ConfigFault>) -> Result<T, Failure> {
         let Some((file, places)) = &self.written else { return Err(Failure::usage(listed(&faults))) };
         let faults = faults.into_iter().map(|fault| fault::Fault::new(places.find(&fault.at), fault.what));
         Err(file.refuse(faults.collect()))

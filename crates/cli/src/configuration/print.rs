@@ -12,7 +12,7 @@ use super::visitor::Keys;
 const COLUMNS: usize = 100;
 
 /// The file's text.
-pub fn print(configuration: &Configuration) -> String {
+pub(crate) fn print(configuration: &Configuration) -> String {
     let mut printer = Printer { text: String::new(), path: Vec::new(), is_example: false, explains: true };
     printer.push_prose("The effective configuration of `thalweg serve`. Keys after a bare # are not set.");
     // The printer changes nothing; the interface is mutable for the reader.

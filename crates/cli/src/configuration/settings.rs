@@ -15,7 +15,7 @@ const DRAIN_DEFAULT: Duration = Duration::from_secs(30);
 
 /// All settings of `thalweg serve`.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Configuration {
+pub(crate) struct Configuration {
     /// The settings of the server itself.
     pub server: ServerConfig,
     /// The user that the process becomes once all is open.
@@ -36,7 +36,7 @@ pub struct Configuration {
 
 /// Owner, group and permissions of the files of Unix sockets.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UnixSocket {
+pub(crate) struct UnixSocket {
     /// The permission bits.
     pub mode: u32,
     /// The owner; `None` is the user who serves.

@@ -20,7 +20,7 @@ use crate::requests::is_secret;
 
 /// A line of curl: what it requests, and how it connects.
 #[derive(Debug, Default)]
-pub struct CurlLine {
+pub(crate) struct CurlLine {
     url: String,
     method: Option<String>,
     is_head: bool,
@@ -74,7 +74,7 @@ impl CurlLine {
     ///
     /// # Errors
     /// It is none of curl, or has something that a load cannot do.
-    pub fn parse(line: &str) -> Result<Self, Failure> {
+    pub(crate) fn parse(line: &str) -> Result<Self, Failure> {
         Self::read(line).map_err(|what| Failure::usage(format!("--curl: {what}")))
     }
 
@@ -255,7 +255,7 @@ impl CurlLine {
     }
 
     /// The URL to request, with the credentials of the line.
-    pub fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
@@ -264,7 +264,7 @@ impl CurlLine {
     ///
     /// # Errors
     /// A value is wrong, or a file cannot be read.
-    pub fn apply_to(
+    pub(crate) fn apply_to(
         &self,
         load: &mut LoadOptions,
         request: &mut RequestOptions,
@@ -396,7 +396,7 @@ impl CurlLine {
 
 /// The line without its secrets, as results show it: credentials of `-u` and of the URL, and the
 /// values of fields that have some.
-pub fn shown(line: &str) -> String {
+pub(crate) fn shown(line: &str) -> String {
     const HIDDEN: &str = "...";
     let Ok(words) = words::split(line) else { return format!("curl {HIDDEN}") };
     let mut shown: Vec<String> = Vec::with_capacity(words.len());
@@ -424,7 +424,7 @@ fn shown_url(word: &str) -> String {
 }
 
 /// A field, as an argument, without its value if that is a secret.
-pub fn shown_field(argument: &str) -> String {
+pub(crate) fn shown_field(argument: &str) -> String {
     let Some((name, _)) = argument.split_once(':') else { return argument.to_owned() };
     let bare = name.trim_start_matches("--header=").trim_start_matches("-H").trim();
     if is_secret(bare) { format!("{name}: ...") } else { argument.to_owned() }

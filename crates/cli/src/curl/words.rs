@@ -13,7 +13,7 @@ type Characters<'l> = Peekable<Chars<'l>>;
 ///
 /// # Errors
 /// The line is not one for a POSIX shell; the message says why.
-pub fn split(line: &str) -> Result<Vec<String>, String> {
+pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
     // Windows' cmd escapes quotes with carets.
     if line.contains("^\"") {
         return Err("this line is for Windows' cmd: copy it as cURL (bash)".to_owned());

@@ -23,7 +23,7 @@ use self::progress::Line;
 ///
 /// # Errors
 /// The folder cannot be measured, or a result cannot be written.
-pub fn disk(options: &DiskOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn disk(options: &DiskOptions) -> Result<ExitCode, Failure> {
     options.out.as_deref().map_or(Ok(()), output::check_report_path)?;
     let plan = Plan::new(options.settings())?;
     let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;

@@ -41,7 +41,7 @@ struct DoctorDocument<'f> {
 ///
 /// # Errors
 /// The target has no address, or settings cannot be changed.
-pub fn doctor(options: &DoctorOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn doctor(options: &DoctorOptions) -> Result<ExitCode, Failure> {
     let host = options.root.as_ref().map_or_else(Host::this, Host::beneath);
     if options.undo {
         return repair::undo(&host, options);

@@ -15,7 +15,7 @@ use crate::output;
 
 /// A setting that was written, in JSON.
 #[derive(Serialize)]
-pub struct StepDocument {
+pub(super) struct StepDocument {
     path: String,
     before: Option<String>,
     after: Option<String>,
@@ -27,7 +27,7 @@ pub struct StepDocument {
 
 impl StepDocument {
     /// Whether the setting is not as it should be.
-    pub fn failed(&self) -> bool {
+    pub(super) fn failed(&self) -> bool {
         self.failed
     }
 }
@@ -51,7 +51,7 @@ impl From<&Step> for StepDocument {
 ///
 /// # Errors
 /// The user is not root or does not agree, or the record of the changes cannot be kept.
-pub fn fix(host: &Host, findings: &[Finding], options: &DoctorOptions) -> Result<Vec<StepDocument>, Failure> {
+pub(super) fn fix(host: &Host, findings: &[Finding], options: &DoctorOptions) -> Result<Vec<StepDocument>, Failure> {
     let level = if options.all { Level::Hint } else { Level::Warning };
     let mut changes = repair::proposed(findings, level);
     if options.persist {
@@ -82,7 +82,7 @@ pub fn fix(host: &Host, findings: &[Finding], options: &DoctorOptions) -> Result
 ///
 /// # Errors
 /// The user is not root, or the record cannot be read.
-pub fn undo(host: &Host, options: &DoctorOptions) -> Result<ExitCode, Failure> {
+pub(super) fn undo(host: &Host, options: &DoctorOptions) -> Result<ExitCode, Failure> {
     ensure_root(host, "--undo")?;
     let state = state_folder();
     let mut told = Ok(());

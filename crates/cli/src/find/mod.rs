@@ -16,7 +16,7 @@ use crate::{output, second_client};
 /// # Errors
 /// There is no result: the options are wrong, or the target or a resource of this host is not
 /// available.
-pub fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn find(options: &FindOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     if options.targets.len() > 1 {
         several::form(options)?;

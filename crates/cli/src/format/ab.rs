@@ -13,7 +13,7 @@ const PERCENTAGES: [u32; 8] = [50, 66, 75, 80, 90, 95, 98, 99];
 const NS_PER_MS: f64 = 1e6;
 
 /// The output of one run of ab for each trial of the target.
-pub fn ab(document: &Document) -> String {
+pub(crate) fn ab(document: &Document) -> String {
     let mut text = String::new();
     for trial in document.trials.iter().filter(|trial| measures_target(trial)) {
         // Writing to a string cannot fail.

@@ -9,7 +9,7 @@ use thalweg_lab::document::{Document, Sweep, Trial};
 use super::tsv::{Row, autobench, none};
 
 /// The table with `separator` between fields.
-pub fn table(document: &Document, sweep: &Sweep, separator: char) -> String {
+pub(super) fn table(document: &Document, sweep: &Sweep, separator: char) -> String {
     let columns: Vec<Vec<&Trial>> = sweep
         .targets
         .iter()

@@ -16,7 +16,7 @@ use crate::text;
 const ANNOTATIONS_MAX: usize = 10;
 
 /// The commands for one result or several: a line for each case that failed, or the answer.
-pub fn github(results: &[Labelled<'_>]) -> String {
+pub(crate) fn github(results: &[Labelled<'_>]) -> String {
     let lines: Vec<String> = results.iter().flat_map(|result| annotations(*result)).collect();
     if lines.len() <= ANNOTATIONS_MAX {
         return lines.concat();
@@ -39,7 +39,7 @@ fn annotations((label, document): Labelled<'_>) -> Vec<String> {
 }
 
 /// The command for a command of Thalweg that ended without a result.
-pub fn github_failure(command: &str, message: &str) -> String {
+pub(crate) fn github_failure(command: &str, message: &str) -> String {
     line("error", &format!("thalweg {command}"), message)
 }
 
@@ -58,7 +58,7 @@ fn property(text: &str) -> String {
 }
 
 /// The summary of a step: the verdict as a heading, and the text of the result.
-pub fn github_summary(results: &[Labelled<'_>]) -> String {
+pub(crate) fn github_summary(results: &[Labelled<'_>]) -> String {
     results.iter().map(|(label, document)| summary(*label, document)).collect()
 }
 

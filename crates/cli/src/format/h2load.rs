@@ -12,7 +12,7 @@ const US_PER_MS: f64 = 1e3;
 const US_PER_S: f64 = 1e6;
 
 /// The end of the output of one run of h2load for each trial of the target.
-pub fn h2load(document: &Document) -> String {
+pub(crate) fn h2load(document: &Document) -> String {
     let mut text = String::new();
     for trial in document.trials.iter().filter(|trial| measures_target(trial)) {
         // Writing to a string cannot fail.

@@ -15,7 +15,7 @@ use super::quantities::{measures_target, span_s};
 const SERVICE_TAG: &str = "service";
 
 /// The log. Times are in nanoseconds, as these logs have them.
-pub fn hdr_log(document: &Document) -> String {
+pub(crate) fn hdr_log(document: &Document) -> String {
     let comments = [
         format!("thalweg {} {}", document.version, document.id),
         format!("target: {}", document.plan.target),

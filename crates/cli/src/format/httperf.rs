@@ -20,7 +20,7 @@ const BUFFERS: (u32, u32) = (4096, 16384);
 const SESSION_DEFAULTS: (&str, &str) = ("4", "32");
 
 /// The output of one run of httperf for each trial of the target.
-pub fn httperf(document: &Document) -> String {
+pub(crate) fn httperf(document: &Document) -> String {
     let mut text = String::new();
     for trial in document.trials.iter().filter(|trial| measures_target(trial)) {
         // Writing to a string cannot fail.

@@ -26,7 +26,7 @@ struct Suite<'a> {
 }
 
 /// The XML document about one result or several.
-pub fn junit(results: &[Labelled<'_>]) -> String {
+pub(crate) fn junit(results: &[Labelled<'_>]) -> String {
     let suites: Vec<Suite<'_>> = results
         .iter()
         .map(|(label, document)| Suite {
@@ -41,7 +41,7 @@ pub fn junit(results: &[Labelled<'_>]) -> String {
 }
 
 /// The XML document about a command that ended without a result.
-pub fn junit_of_failure(command: &str, message: &str) -> String {
+pub(crate) fn junit_of_failure(command: &str, message: &str) -> String {
     let bytes = write_failure(command, message).expect("memory takes everything");
     legal(&String::from_utf8(bytes).expect("only text was written"))
 }

@@ -21,23 +21,23 @@ mod quantities;
 mod samples;
 mod tsv;
 
-pub use ab::ab;
-pub use github::{github, github_failure, github_summary};
-pub use h2load::h2load;
-pub use hdr::hdr_log;
-pub use httperf::httperf;
-pub use junit::{junit, junit_of_failure};
-pub use prometheus::prometheus;
+pub(crate) use ab::ab;
+pub(crate) use github::{github, github_failure, github_summary};
+pub(crate) use h2load::h2load;
+pub(crate) use hdr::hdr_log;
+pub(crate) use httperf::httperf;
+pub(crate) use junit::{junit, junit_of_failure};
+pub(crate) use prometheus::prometheus;
 
 use thalweg_lab::document::Document;
 
 /// The table with tabs between fields: one line per trial, or autobench's of a sweep.
-pub fn tsv(document: &Document) -> String {
+pub(crate) fn tsv(document: &Document) -> String {
     table(document, '\t')
 }
 
 /// The same with commas.
-pub fn csv(document: &Document) -> String {
+pub(crate) fn csv(document: &Document) -> String {
     table(document, ',')
 }
 

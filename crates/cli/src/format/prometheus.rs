@@ -20,7 +20,7 @@ use self::families::{Families, Value};
 const PREFIX: &str = "thalweg_result";
 
 /// The metrics of one result or several.
-pub fn prometheus(results: &[Labelled<'_>]) -> String {
+pub(crate) fn prometheus(results: &[Labelled<'_>]) -> String {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Figures(Families::of(results))));
     let mut encoded = String::new();

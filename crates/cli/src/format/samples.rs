@@ -10,7 +10,7 @@ const PERIOD_S: f64 = 5.0;
 
 /// Rates per second over consecutive samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Samples {
+pub(super) struct Samples {
     /// Whole samples in the trial.
     pub count: u64,
     pub min: f64,
@@ -24,7 +24,7 @@ impl Samples {
     /// Samples the count that `counted` reads from each interval of a trial. A sample consists of
     /// as many whole intervals as come nearest to five seconds; the intervals of a very long trial
     /// are longer, and then each is a sample. An incomplete sample at the end is dropped.
-    pub fn of(trial: &Trial, counted: fn(&IntervalSummary) -> u64) -> Self {
+    pub(super) fn of(trial: &Trial, counted: fn(&IntervalSummary) -> u64) -> Self {
         let width_s = trial.interval_s;
         if width_s <= 0.0 {
             return Self::default();

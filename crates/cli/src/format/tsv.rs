@@ -16,7 +16,7 @@ use super::samples::Samples;
 const NO_REPLY_PERCENT: f64 = 101.0;
 
 /// The table with `separator` between fields.
-pub fn table(document: &Document, separator: char) -> String {
+pub(super) fn table(document: &Document, separator: char) -> String {
     let mut text = String::new();
     for (position, trial) in document.trials.iter().enumerate() {
         let row = row(trial);

@@ -20,7 +20,7 @@ use crate::options::ObserveOptions;
 use crate::terminal;
 use token::token;
 
-pub use pull::{observer, path_check};
+pub(crate) use pull::{observer, path_check};
 
 /// The time between two looks at the user's wish to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -32,7 +32,7 @@ const LAST_SAMPLE_PATIENCE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// The address or the file cannot be used, or the token is none.
-pub fn observe(options: &ObserveOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn observe(options: &ObserveOptions) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
     let token = match options.listen {
         Some(_) => token(options.token_file.as_deref())?,

@@ -15,7 +15,7 @@ use crate::options::ObserverOptions;
 ///
 /// # Errors
 /// The token is none, or the observer cannot be reached or refuses it.
-pub fn observer(options: &ObserverOptions, load_cpus: &[usize]) -> Result<Option<HostObserver>, Failure> {
+pub(crate) fn observer(options: &ObserverOptions, load_cpus: &[usize]) -> Result<Option<HostObserver>, Failure> {
     let Some(address) = &options.observe else { return Ok(None) };
     let token = token(options.observe_token_file.as_deref())?;
     HostObserver::there(address, token, load_cpus)
@@ -27,7 +27,7 @@ pub fn observer(options: &ObserverOptions, load_cpus: &[usize]) -> Result<Option
 ///
 /// # Errors
 /// The token is none, or the observer's name has no address.
-pub fn path_check(options: &ObserverOptions) -> Result<Option<PathCheck>, Failure> {
+pub(crate) fn path_check(options: &ObserverOptions) -> Result<Option<PathCheck>, Failure> {
     let Some(address) = &options.observe else { return Ok(None) };
     let token = token(options.observe_token_file.as_deref())?;
     let found = address.to_socket_addrs().and_then(|mut found| found.next().ok_or(io::ErrorKind::NotFound.into()));

@@ -5,7 +5,7 @@ use thalweg_observe::sample::{Sample, Server};
 use thalweg_units::display;
 
 /// The sum of an observation; `None` if there was no sample.
-pub fn of(facts: &HostFacts, total: Option<&Sample>) -> String {
+pub(super) fn of(facts: &HostFacts, total: Option<&Sample>) -> String {
     let mut lines = vec![String::new()];
     match total {
         None => lines.push("no sample was taken: the observation was shorter than its interval".to_owned()),

@@ -7,7 +7,7 @@ const LINES_PER_HEAD: usize = 20;
 
 /// The table. A terminal that is narrower than a line gets each line, and the head, in several.
 #[derive(Debug, Default)]
-pub struct Table {
+pub(super) struct Table {
     lines: usize,
     columns: Option<usize>,
 }
@@ -31,12 +31,12 @@ const SERVER: [(&str, usize); 6] =
 
 impl Table {
     /// The table for a terminal of so many columns, or with whole lines.
-    pub fn new(columns: Option<usize>) -> Self {
+    pub(super) fn new(columns: Option<usize>) -> Self {
         Self { lines: 0, columns }
     }
 
     /// The line of a sample, below the head where it is due.
-    pub fn line(&mut self, sample: &Sample) -> String {
+    pub(super) fn line(&mut self, sample: &Sample) -> String {
         let mut text = String::new();
         if self.lines.is_multiple_of(LINES_PER_HEAD) {
             let heads = HOST.iter().chain(&SERVER).map(|(head, width)| format!("{head:>width$}"));

@@ -14,7 +14,7 @@ const VARIABLE: &str = "THALWEG_TOKEN";
 ///
 /// # Errors
 /// The file cannot be read, or what it holds is no token.
-pub fn token(file: Option<&Path>) -> Result<Option<Token>, Failure> {
+pub(super) fn token(file: Option<&Path>) -> Result<Option<Token>, Failure> {
     match (file, env::var(VARIABLE)) {
         (Some(file), _) => Token::read(file).map(Some).map_err(Failure::usage),
         (None, Ok(text)) => Token::new(&text, VARIABLE).map(Some).map_err(Failure::usage),

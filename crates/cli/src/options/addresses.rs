@@ -10,7 +10,7 @@ use thalweg_serve::ListenAddr;
 ///
 /// # Errors
 /// It stands for none; the message says what to write.
-pub fn parse_listen_all(text: &str) -> Result<Vec<ListenAddr>, String> {
+pub(super) fn parse_listen_all(text: &str) -> Result<Vec<ListenAddr>, String> {
     let both = |four: Ipv4Addr, six: Ipv6Addr, port: &str| {
         let port = parse_port(port)?;
         Ok([IpAddr::from(four), six.into()].map(|ip| ListenAddr::Tcp((ip, port).into())).to_vec())
@@ -26,7 +26,7 @@ pub fn parse_listen_all(text: &str) -> Result<Vec<ListenAddr>, String> {
 ///
 /// # Errors
 /// It is neither; the message says what to write.
-pub fn parse_listen(text: &str) -> Result<ListenAddr, String> {
+pub(crate) fn parse_listen(text: &str) -> Result<ListenAddr, String> {
     match text.strip_prefix("unix:") {
         Some("") => Err("expected the path of the socket, such as unix:/run/thalweg.sock".to_owned()),
         Some(path) => Ok(ListenAddr::Unix(path.into())),

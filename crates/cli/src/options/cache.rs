@@ -23,7 +23,7 @@ docs/cache.md has the format of a volume, how large it should be, and what happe
 /// Options of `thalweg cache`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct CacheOptions {
+pub(crate) struct CacheOptions {
     /// The command to run.
     #[command(subcommand)]
     pub command: CacheCommand,
@@ -31,7 +31,7 @@ pub struct CacheOptions {
 
 /// The commands of `thalweg cache`.
 #[derive(Debug, Subcommand)]
-pub enum CacheCommand {
+pub(crate) enum CacheCommand {
     /// Make a volume: a file of a fixed size, or an existing block device.
     Create(CacheCreateOptions),
     /// Show the state of volumes.
@@ -50,7 +50,7 @@ pub enum CacheCommand {
 
 /// Options of `thalweg cache create`.
 #[derive(Debug, Args)]
-pub struct CacheCreateOptions {
+pub(crate) struct CacheCreateOptions {
     /// The file to make, or a block device
     pub path: PathBuf,
     /// Size of the file; a block device is used whole
@@ -75,7 +75,7 @@ pub struct CacheCreateOptions {
 
 /// Volumes to look at.
 #[derive(Debug, Args)]
-pub struct CacheVolumes {
+pub(crate) struct CacheVolumes {
     /// The volumes
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
@@ -86,7 +86,7 @@ pub struct CacheVolumes {
 
 /// Options of `thalweg cache ls`.
 #[derive(Debug, Args)]
-pub struct CacheLsOptions {
+pub(crate) struct CacheLsOptions {
     /// The volumes.
     #[command(flatten)]
     pub volumes: CacheVolumes,
@@ -98,7 +98,7 @@ pub struct CacheLsOptions {
 
 /// Options of `thalweg cache export`.
 #[derive(Debug, Args)]
-pub struct CacheExportOptions {
+pub(crate) struct CacheExportOptions {
     /// The volumes.
     #[command(flatten)]
     pub volumes: CacheVolumes,
@@ -109,7 +109,7 @@ pub struct CacheExportOptions {
 
 /// Options of `thalweg cache warm`.
 #[derive(Debug, Args)]
-pub struct CacheWarmOptions {
+pub(crate) struct CacheWarmOptions {
     /// Paths, URLs, or hosts with paths, one on a line, or lines of `thalweg cache export`; - is
     /// standard input
     #[arg(value_name = "LIST")]
@@ -144,7 +144,7 @@ fn parse_concurrency(text: &str) -> Result<usize, String> {
 
 /// Options of `thalweg cache purge`.
 #[derive(Debug, Args)]
-pub struct CachePurgeOptions {
+pub(crate) struct CachePurgeOptions {
     /// All volumes of the cache, which no server has open
     #[arg(required_unless_present = "server", conflicts_with = "server", value_name = "PATH")]
     pub paths: Vec<PathBuf>,

@@ -10,7 +10,7 @@ use super::headings::TLS;
 /// TLS of a client.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = TLS)]
-pub struct ClientTlsOptions {
+pub(crate) struct ClientTlsOptions {
     /// Accept certificates with faults
     #[arg(long, hide_short_help = true)]
     pub insecure: bool,
@@ -47,7 +47,7 @@ pub struct ClientTlsOptions {
 
 impl ClientTlsOptions {
     /// The options that were given, by their names.
-    pub fn given(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn given(&self) -> Vec<(&'static str, String)> {
         let file = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let list = |names: &[String]| (!names.is_empty()).then(|| names.join(","));
         let resume = self.resume.map(|resume| match resume {

@@ -39,7 +39,7 @@ few valid rounds), 4 a target cannot be reached or a command failed.";
 /// Options of `thalweg compare`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = MORE_EXAMPLES, next_help_heading = ROUNDS)]
-pub struct CompareOptions {
+pub(crate) struct CompareOptions {
     /// URL of side A, or of the one server that has both sides
     #[arg(help_heading = None::<&str>)]
     pub url_a: String,
@@ -124,7 +124,7 @@ pub struct CompareOptions {
 
 /// The number of pairs of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RoundsOption {
+pub(crate) enum RoundsOption {
     /// As many as it takes.
     Auto,
     /// This number.

@@ -14,7 +14,7 @@ Examples:
   thalweg demo
   thalweg demo --tls
   thalweg demo --out /tmp/demo.html --driver epoll")]
-pub struct DemoOptions {
+pub(crate) struct DemoOptions {
     /// Report file to write
     #[arg(long, value_name = "FILE", default_value = "thalweg-demo.html")]
     pub out: PathBuf,

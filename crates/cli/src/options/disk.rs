@@ -32,7 +32,7 @@ the meaning of the figures.
 
 Exit codes: 0 all passes ended, 2 wrong usage or a folder that cannot be written to, 4 too little room, no fio, or a run that was
 interrupted; what was measured until then is shown.")]
-pub struct DiskOptions {
+pub(crate) struct DiskOptions {
     /// Folder on the file system to measure
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
@@ -91,7 +91,7 @@ pub struct DiskOptions {
 
 impl DiskOptions {
     /// The settings of the run.
-    pub fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> Settings {
         let parts = if self.only.is_empty() { PartOption::value_variants() } else { &self.only };
         Settings {
             folder: self.folder.clone(),
@@ -182,7 +182,7 @@ impl From<PartOption> for Part {
 
 /// Numbers of streams, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamList(pub Vec<usize>);
+pub(crate) struct StreamList(pub Vec<usize>);
 
 /// Threads and files of one level at most.
 const STREAMS_MAX: usize = 1024;

@@ -31,7 +31,7 @@ Loads: 'rate R', 'conn-rate R', 'hold N' (each with an optional URL and 'calls N
 
 Exit codes: 0 nothing or only hints, 1 warnings or errors found, 2 wrong usage, 4 the target has no address, or a
 setting could not be changed or put back.")]
-pub struct DoctorOptions {
+pub(crate) struct DoctorOptions {
     /// Load that is planned for this host
     #[arg(long = "for", value_name = "LOAD", default_value = "rate 10000/s", value_parser = parse_load)]
     pub load: PlannedLoad,

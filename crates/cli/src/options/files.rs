@@ -31,7 +31,7 @@ same ones to verify it. docs/suites.md says where each figure comes from.
 
 Exit codes: 0 written, or as it should be; 1 differences; 2 wrong usage; 4 the directory cannot be
 written or read.")]
-pub struct FilesOptions {
+pub(crate) struct FilesOptions {
     /// Tree to write
     #[arg(value_name = "NAME", value_parser = tree_names())]
     pub name: TreeName,

@@ -36,7 +36,7 @@ unusable.";
 /// Options of `thalweg find`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = MORE_EXAMPLES, next_help_heading = SEARCH)]
-pub struct FindOptions {
+pub(crate) struct FindOptions {
     /// URL to request; several are searched in turn
     ///
     /// NAME=URL names a target in texts and reports.
@@ -100,7 +100,7 @@ fn parse_share(text: &str) -> Result<ClientShare, String> {
 
 /// A URL, with the name that its target has in texts and reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedUrl {
+pub(crate) struct NamedUrl {
     /// The name, if one is given.
     pub name: Option<String>,
     /// The URL.
@@ -128,7 +128,7 @@ impl NamedUrl {
 
 /// Whether a search ends with an overload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OverloadOption {
+pub(crate) enum OverloadOption {
     /// Short trials of up to twice the capacity, then the recovery.
     Yes,
     /// No rate is tried only for the overload: for targets in production.

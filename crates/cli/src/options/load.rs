@@ -14,15 +14,15 @@ use super::headings::{CLIENT, CONNECTIONS, LIMITS, REQUESTS};
 use super::values::{CpuList, DriverOption, RANGE_MAX, parse_cpus, positive, positive_calls, within};
 
 /// How many redirects of a request are followed at most, unless the option says it.
-pub const REDIRECTS_BY_DEFAULT: &str = "5";
+pub(crate) const REDIRECTS_BY_DEFAULT: &str = "5";
 
 /// The most redirects of a request that can be followed.
-pub const REDIRECTS_MAX: u8 = 20;
+pub(crate) const REDIRECTS_MAX: u8 = 20;
 
 /// Load options, for every command that loads.
 #[derive(Debug, Args)]
 #[command(next_help_heading = CONNECTIONS)]
-pub struct LoadOptions {
+pub(crate) struct LoadOptions {
     /// Header field to send, 'Name: value'; repeatable
     #[arg(short = 'H', long = "header", value_name = "FIELD", value_parser = parse_field, help_heading = REQUESTS)]
     pub headers: Vec<(String, String)>,
@@ -104,24 +104,24 @@ pub struct LoadOptions {
 
 impl LoadOptions {
     /// Most requests under way at once on a connection, if the options say so.
-    pub fn requests_at_once(&self) -> Option<u32> {
+    pub(crate) fn requests_at_once(&self) -> Option<u32> {
         self.pipeline.or(self.streams)
     }
 
     /// Maximum time of a request.
-    pub fn timeout(&self) -> Duration {
+    pub(crate) fn timeout(&self) -> Duration {
         self.timeout_with_unit.unwrap_or(self.timeout)
     }
 
     /// Sets the maximum time of a request.
-    pub fn set_timeout(&mut self, timeout: Duration) {
+    pub(crate) fn set_timeout(&mut self, timeout: Duration) {
         (self.timeout, self.timeout_with_unit) = (timeout, None);
     }
 }
 
 /// The HTTP versions that can be spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum HttpVersion {
+pub(crate) enum HttpVersion {
     /// HTTP/1.0
     #[value(name = "1.0")]
     Http10,

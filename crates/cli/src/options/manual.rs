@@ -12,7 +12,7 @@ Examples:
   thalweg completions bash > ~/.local/share/bash-completion/completions/thalweg
   thalweg completions zsh > ~/.zfunc/_thalweg
   thalweg completions fish > ~/.config/fish/completions/thalweg.fish")]
-pub struct CompletionsOptions {
+pub(crate) struct CompletionsOptions {
     /// Shell that the completions are for
     pub shell: Shell,
 }
@@ -24,7 +24,7 @@ Examples:
   thalweg man | man -l -
   thalweg man find | man -l -
   thalweg man --dir /usr/local/share/man/man1")]
-pub struct ManOptions {
+pub(crate) struct ManOptions {
     /// Command whose page is printed [default: that of thalweg]
     #[arg(value_name = "COMMAND", conflicts_with = "dir")]
     pub command: Option<String>,

@@ -30,44 +30,44 @@ mod sweep;
 mod values;
 mod yardstick;
 
-pub use addresses::parse_listen;
-pub use cache::{
+pub(crate) use addresses::parse_listen;
+pub(crate) use cache::{
     CacheCommand, CacheCreateOptions, CacheExportOptions, CacheLsOptions, CacheOptions, CachePurgeOptions,
     CacheVolumes, CacheWarmOptions,
 };
-pub use client_tls::ClientTlsOptions;
-pub use colour::ColorOption;
-pub use compare::{CompareOptions, RoundsOption};
-pub use demo::DemoOptions;
-pub use disk::DiskOptions;
-pub use doctor::DoctorOptions;
-pub use files::FilesOptions;
-pub use find::{FindOptions, NamedUrl, OverloadOption};
-pub use load::{HttpVersion, LoadOptions, REDIRECTS_BY_DEFAULT, REDIRECTS_MAX};
-pub use manual::{CompletionsOptions, ManOptions};
-pub use observe::{ObserveOptions, ObserverOptions};
-pub use output::{Format, OutputOptions};
-pub use progress::{ProgressForm, ProgressOptions};
-pub use replay::ReplayOptions;
-pub use report::{ReportFormat, ReportOptions};
-pub use request::{ArrivalsOption, Body, RequestOptions};
-pub use run::RunOptions;
-pub use runs::RunsOptions;
-pub use serve::{SandboxOption, ServeOptions, TlsOption};
-pub use sessions::{ClientOption, SessionsOptions, glob_set};
-pub use store::{StoreOptions, StorePath, StorePlace};
-pub use suite::{SuiteCommand, SuiteOptions, SuiteOriginOptions};
-pub use suite_table::SuiteTableOptions;
-pub use sweep::SweepOptions;
-pub use values::{CpuList, DriverOption, parse_cpus};
-pub use yardstick::{LawOption, Preset, StallOption, YardstickOptions};
+pub(crate) use client_tls::ClientTlsOptions;
+pub(crate) use colour::ColorOption;
+pub(crate) use compare::{CompareOptions, RoundsOption};
+pub(crate) use demo::DemoOptions;
+pub(crate) use disk::DiskOptions;
+pub(crate) use doctor::DoctorOptions;
+pub(crate) use files::FilesOptions;
+pub(crate) use find::{FindOptions, NamedUrl, OverloadOption};
+pub(crate) use load::{HttpVersion, LoadOptions, REDIRECTS_BY_DEFAULT, REDIRECTS_MAX};
+pub(crate) use manual::{CompletionsOptions, ManOptions};
+pub(crate) use observe::{ObserveOptions, ObserverOptions};
+pub(crate) use output::{Format, OutputOptions};
+pub(crate) use progress::{ProgressForm, ProgressOptions};
+pub(crate) use replay::ReplayOptions;
+pub(crate) use report::{ReportFormat, ReportOptions};
+pub(crate) use request::{ArrivalsOption, Body, RequestOptions};
+pub(crate) use run::RunOptions;
+pub(crate) use runs::RunsOptions;
+pub(crate) use serve::{SandboxOption, ServeOptions, TlsOption};
+pub(crate) use sessions::{ClientOption, SessionsOptions, glob_set};
+pub(crate) use store::{StoreOptions, StorePath, StorePlace};
+pub(crate) use suite::{SuiteCommand, SuiteOptions, SuiteOriginOptions};
+pub(crate) use suite_table::SuiteTableOptions;
+pub(crate) use sweep::SweepOptions;
+pub(crate) use values::{CpuList, DriverOption, parse_cpus};
+pub(crate) use yardstick::{LawOption, Preset, StallOption, YardstickOptions};
 
 use clap::{Parser, Subcommand};
 
 /// Measures the capacity of web servers, and serves files.
 #[derive(Debug, Parser)]
 #[command(name = "thalweg", version, max_term_width = 100)]
-pub struct Options {
+pub(crate) struct Options {
     /// The command to run.
     #[command(subcommand)]
     pub command: Command,
@@ -86,7 +86,7 @@ pub struct Options {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run one trial: offer a load and account for every request.
     Run(RunOptions),
     /// Find the capacity within limits, and the bottleneck.
@@ -133,7 +133,7 @@ pub enum Command {
 
 impl Command {
     /// The name on the command line, and the options of its output, if it leaves a result.
-    pub fn output(&self) -> Option<(&'static str, &OutputOptions)> {
+    pub(crate) fn output(&self) -> Option<(&'static str, &OutputOptions)> {
         match self {
             Self::Run(options) => Some(("run", &options.output)),
             Self::Find(options) => Some(("find", &options.output)),

@@ -31,7 +31,7 @@ Figures that this kernel or this user cannot see are listed at the end; most of 
 the processes of other users need root.
 
 Exit codes: 0 it worked, 2 wrong usage, 4 the address or a file cannot be used.")]
-pub struct ObserveOptions {
+pub(crate) struct ObserveOptions {
     /// Observe the server that listens on this TCP port
     #[arg(long, value_name = "PORT", value_parser = |text: &str| within::<u16>(text, 1..=65_535), group = "server")]
     pub port: Option<u16>,
@@ -65,7 +65,7 @@ pub struct ObserveOptions {
 /// The options by which a command pulls the figures of the target's host.
 #[derive(Debug, Args)]
 #[command(next_help_heading = OBSERVATION)]
-pub struct ObserverOptions {
+pub(crate) struct ObserverOptions {
     /// Pull the figures of the target's host from `thalweg observe` at this address
     #[arg(long, value_name = "HOST:PORT", hide_short_help = true)]
     pub observe: Option<String>,

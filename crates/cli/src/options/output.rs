@@ -11,7 +11,7 @@ use super::store::StoreOptions;
 /// Output options.
 #[derive(Debug, Args)]
 #[command(next_help_heading = OUTPUT)]
-pub struct OutputOptions {
+pub(crate) struct OutputOptions {
     /// Format of the result on stdout
     #[arg(long, value_name = "FORMAT", default_value = "text", hide_short_help = true)]
     pub format: Format,
@@ -38,14 +38,14 @@ pub struct OutputOptions {
 
 impl OutputOptions {
     /// The form of the result.
-    pub fn form(&self) -> Format {
+    pub(crate) fn form(&self) -> Format {
         if self.json { Format::Json } else { self.format }
     }
 }
 
 /// Forms of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     /// Human-readable text
     Text,
     /// One JSON document

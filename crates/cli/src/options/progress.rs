@@ -7,7 +7,7 @@ use super::headings::OUTPUT;
 /// Options of the progress.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = OUTPUT)]
-pub struct ProgressOptions {
+pub(crate) struct ProgressOptions {
     /// Progress of the command
     #[arg(long, value_name = "FORM", default_value = "auto", hide_short_help = true)]
     pub progress: ProgressForm,
@@ -18,7 +18,7 @@ pub struct ProgressOptions {
 
 /// Forms of progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ProgressForm {
+pub(crate) enum ProgressForm {
     /// A live view, if stderr is a terminal
     Auto,
     /// One line, if stderr is a terminal
@@ -31,10 +31,10 @@ pub enum ProgressForm {
 
 impl ProgressOptions {
     /// No progress.
-    pub const NONE: Self = Self { progress: ProgressForm::None, plain: false };
+    pub(crate) const NONE: Self = Self { progress: ProgressForm::None, plain: false };
 
     /// The form.
-    pub fn form(&self) -> ProgressForm {
+    pub(crate) fn form(&self) -> ProgressForm {
         if self.plain { ProgressForm::Plain } else { self.progress }
     }
 }

@@ -28,7 +28,7 @@ Exit codes: 0 limits met, 1 limit missed, 2 wrong usage, 3 INVALID (the client f
 /// Options of `thalweg replay`. Requests, their order and their times come from the log.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = MORE_EXAMPLES, next_help_heading = REPLAY)]
-pub struct ReplayOptions {
+pub(crate) struct ReplayOptions {
     /// Access log, plain or compressed with gzip or zstd; - for stdin
     #[arg(help_heading = None::<&str>)]
     pub log: PathBuf,

@@ -26,7 +26,7 @@ Examples:
 
 A run is named by its id in the store, a prefix of it, last, last~1 and so on, by the path of a result in JSON (- for stdin), or by
 the path of a bundle. A bundle has everything that an independent party needs; its report is the same everywhere, byte for byte.")]
-pub struct ReportOptions {
+pub(crate) struct ReportOptions {
     /// Run, JSON file or bundle; several are shown side by side
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<String>,
@@ -52,7 +52,7 @@ pub struct ReportOptions {
 
 /// Forms of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ReportFormat {
+pub(crate) enum ReportFormat {
     /// One page, complete in itself
     Html,
     /// One chart

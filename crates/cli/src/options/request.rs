@@ -15,7 +15,7 @@ const METHOD_DEFAULT: &str = "GET";
 /// Options on requests.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = REQUESTS)]
-pub struct RequestOptions {
+pub(crate) struct RequestOptions {
     /// Request method
     #[arg(short, long, short_alias = 'X', value_name = "METHOD", default_value = METHOD_DEFAULT, value_parser = parse_method)]
     pub method: String,
@@ -68,7 +68,7 @@ impl Default for RequestOptions {
 
 /// The content of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Body {
+pub(crate) enum Body {
     /// These bytes.
     Bytes(Vec<u8>),
     /// The content of this file; `-` is standard input.

@@ -37,7 +37,7 @@ Exit codes: 0 limits met, 1 limit missed, 2 wrong usage, 3 INVALID (the client f
 /// Options of `thalweg run`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = MORE_EXAMPLES, next_help_heading = LOAD)]
-pub struct RunOptions {
+pub(crate) struct RunOptions {
     /// URL to request, such as http://127.0.0.1:8080/index.html
     #[arg(help_heading = None::<&str>)]
     pub url: String,

@@ -27,7 +27,7 @@ Examples:
 
 A run is named by its id, by a prefix of it, or by last, last~1 and so on. A run that ended before its time (Ctrl-C, or its process was
 killed) is listed as interrupted; what it had measured is kept.")]
-pub struct RunsOptions {
+pub(crate) struct RunsOptions {
     /// Print one JSON array
     #[arg(long)]
     pub json: bool,
@@ -53,7 +53,7 @@ pub struct RunsOptions {
 
 /// The commands that leave a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RunKind {
+pub(crate) enum RunKind {
     /// One trial
     Run,
     /// A capacity search

@@ -46,7 +46,7 @@ Exit codes: 0 stopped by a signal, 2 wrong usage or configuration, 4 this host l
 /// Options of `thalweg serve`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = MORE_EXAMPLES)]
-pub struct ServeOptions {
+pub(crate) struct ServeOptions {
     /// Directory to serve [default: the current one]
     ///
     /// With --config: for sites without a root, without a default.
@@ -162,7 +162,7 @@ pub struct ServeOptions {
 
 impl ServeOptions {
     /// The directory to serve: the current one if none is named, not by a configuration either.
-    pub fn served_directory(&self) -> Option<&Path> {
+    pub(crate) fn served_directory(&self) -> Option<&Path> {
         let is_current = self.config.is_none() && !self.print_config && self.origin.is_empty();
         self.directory.as_deref().or(is_current.then_some(Path::new(".")))
     }
@@ -170,7 +170,7 @@ impl ServeOptions {
 
 /// A certificate to serve TLS with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TlsOption {
+pub(crate) enum TlsOption {
     /// One that is obtained by ACME.
     Auto,
     /// One that is made at the start.
@@ -202,7 +202,7 @@ impl From<LogFormatOption> for LogFormat {
 
 /// Whether the server confines itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
-pub enum SandboxOption {
+pub(crate) enum SandboxOption {
     /// As far as the kernel supports it.
     #[default]
     Auto,

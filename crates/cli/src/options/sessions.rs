@@ -35,7 +35,7 @@ A session is the requests of one client without a pause longer than --gap. A pag
 the page's line, and indented lines. think= is the time in the log from a burst's last request to the next burst. The file has
 httperf's --wsesslog format; sessions are in the order of their first requests. A summary is written to stderr.
 Formats: common, combined, and vhost_combined with --host; plain or compressed with gzip or zstd (detected by content).")]
-pub struct SessionsOptions {
+pub(crate) struct SessionsOptions {
     /// Access log, plain or compressed with gzip or zstd; - for stdin
     pub log: PathBuf,
     /// Session file to write [default: stdout]
@@ -102,7 +102,7 @@ pub struct SessionsOptions {
 
 /// Which requests are of one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ClientOption {
+pub(crate) enum ClientOption {
     /// Those from one address
     Address,
     /// Those from one address with one user agent, if the log has it
@@ -111,13 +111,13 @@ pub enum ClientOption {
 
 /// Statuses; none means all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StatusList(pub Vec<StatusRange>);
+pub(crate) struct StatusList(pub Vec<StatusRange>);
 
 /// The set of these globs; `None` if there is none.
 ///
 /// # Errors
 /// Together they are too large.
-pub fn glob_set(globs: &[Glob]) -> Result<Option<GlobSet>, globset::Error> {
+pub(crate) fn glob_set(globs: &[Glob]) -> Result<Option<GlobSet>, globset::Error> {
     let mut builder = GlobSet::builder();
     for glob in globs {
         builder.add(glob.clone());

@@ -7,7 +7,7 @@ use clap::Args;
 
 /// The place of the store.
 #[derive(Clone, Debug, Args)]
-pub struct StorePlace {
+pub(crate) struct StorePlace {
     /// Run store: a file, or none [default: thalweg/runs.sqlite in $XDG_DATA_HOME or
     /// ~/.local/share]
     #[arg(long, value_name = "PATH", env = "THALWEG_STORE", hide_short_help = true)]
@@ -16,7 +16,7 @@ pub struct StorePlace {
 
 /// Options of commands that store a run.
 #[derive(Clone, Debug, Args)]
-pub struct StoreOptions {
+pub(crate) struct StoreOptions {
     /// The store.
     #[command(flatten)]
     pub place: StorePlace,
@@ -30,7 +30,7 @@ pub struct StoreOptions {
 
 /// A store's path as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StorePath {
+pub(crate) enum StorePath {
     /// Nothing is stored.
     None,
     /// This file.

@@ -46,7 +46,7 @@ Examples:
 
 Exit codes: 0 all figures were measured, 1 the server has kept one from being measured, 2 wrong usage, 3 INVALID (the client fell short,
 or interrupted), 4 target or host unusable, the tree is not there, or interrupted before the first trial.")]
-pub struct SuiteOptions {
+pub(crate) struct SuiteOptions {
     /// Another thing to do.
     #[command(subcommand)]
     pub command: Option<SuiteCommand>,
@@ -106,7 +106,7 @@ pub struct SuiteOptions {
 
 /// The commands of `thalweg suite` beside a suite itself.
 #[derive(Debug, Subcommand)]
-pub enum SuiteCommand {
+pub(crate) enum SuiteCommand {
     /// Run the suites with several servers, each started by its command, and write one table.
     All(SuiteTableOptions),
     /// Answer specweb99's dynamic requests behind a server under test.
@@ -124,7 +124,7 @@ The server at 8080 forwards /dynamic/ to 127.0.0.1:8090.
 
 It is minimal and not SPEC-compliant: responses have as many bytes as the file that a request names, and a cookie with the next
 advertisement. It runs until INT or TERM.")]
-pub struct SuiteOriginOptions {
+pub(crate) struct SuiteOriginOptions {
     /// Address to listen at: ADDRESS:PORT, PORT for this host alone, or :PORT for all IPv4
     /// addresses
     #[arg(short = 'p', long, alias = "port", value_name = "ADDR", value_parser = parse_address, default_value = "127.0.0.1:8090")]
@@ -136,7 +136,7 @@ pub struct SuiteOriginOptions {
 
 impl SuiteOptions {
     /// The clients of the mixes, ascending.
-    pub fn clients(&self) -> Vec<u32> {
+    pub(crate) fn clients(&self) -> Vec<u32> {
         let mut clients = if self.clients.is_empty() { CLIENTS.to_vec() } else { self.clients.clone() };
         clients.sort_unstable();
         clients.dedup();

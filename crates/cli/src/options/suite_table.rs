@@ -22,7 +22,7 @@ templates, versions or settings have changed. docs/suites.md describes the file 
 
 Exit codes: 0 all was measured, 1 a server failed or a figure is missing, 2 wrong usage, 3 interrupted, 4 this host lacks
 something.")]
-pub struct SuiteTableOptions {
+pub(crate) struct SuiteTableOptions {
     /// File that says how each server is started
     #[arg(long, value_name = "FILE")]
     pub servers: PathBuf,

@@ -29,7 +29,7 @@ Exit codes: 0 every rate met the limits, 1 one missed them, 2 wrong usage, 3 INV
 /// Options of `thalweg sweep`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = MORE_EXAMPLES, next_help_heading = SWEEP)]
-pub struct SweepOptions {
+pub(crate) struct SweepOptions {
     /// URL to request; several are measured by turns at each rate
     #[arg(required = true, value_name = "URL", help_heading = None::<&str>)]
     pub targets: Vec<String>,

@@ -10,7 +10,7 @@ use thalweg_units::parse_seconds;
 
 /// CPUs as they were listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CpuList(pub Vec<usize>);
+pub(crate) struct CpuList(pub Vec<usize>);
 
 /// Drivers by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -88,7 +88,7 @@ pub(super) fn parse_length(text: &str) -> Result<Duration, String> {
 /// Most CPUs and addresses that a range may stand for.
 pub(super) const RANGE_MAX: usize = 65_536;
 
-pub fn parse_cpus(text: &str) -> Result<CpuList, String> {
+pub(crate) fn parse_cpus(text: &str) -> Result<CpuList, String> {
     let wrong = || format!("{text:?} is not a list of CPUs; expected for example 1 or 0,2-3");
     let mut cpus = Vec::new();
     for part in text.split(',') {

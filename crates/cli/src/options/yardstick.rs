@@ -27,7 +27,7 @@ Examples:
 
 A preset only sets defaults; each option applies to each preset. The page /.yardstick shows the model, its truth, and
 how late responses have left. docs/yardstick.md has recipes for other load generators.")]
-pub struct YardstickOptions {
+pub(crate) struct YardstickOptions {
     /// Model to begin with
     #[arg(value_name = "PRESET", default_value = "fixed")]
     pub preset: Preset,
@@ -138,7 +138,7 @@ pub struct YardstickOptions {
 
 /// The models by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Preset {
+pub(crate) enum Preset {
     /// One server, fixed service time
     Fixed,
     /// One server, exponential service times (M/M/1 under Poisson arrivals)
@@ -165,7 +165,7 @@ pub enum Preset {
 
 /// The distributions of service times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LawOption {
+pub(crate) enum LawOption {
     /// The same for each request
     Fixed,
     /// Exponential
@@ -176,7 +176,7 @@ pub enum LawOption {
 
 /// Pauses: how long, and from one to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StallOption {
+pub(crate) struct StallOption {
     pub length: Duration,
     pub every: Duration,
 }

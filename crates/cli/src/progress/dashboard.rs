@@ -63,7 +63,7 @@ const ERRORS: Figure = |bin| Some(bin.per_second(bin.errors));
 
 /// The frame for a terminal of so many columns and rows. One column and one row stay free: a
 /// character in the last column has some terminals begin the next line.
-pub fn frame(view: &View, [columns, rows]: [u16; 2]) -> Buffer {
+pub(super) fn frame(view: &View, [columns, rows]: [u16; 2]) -> Buffer {
     let shown = rows_of(view, usize::from(rows.saturating_sub(1).max(1)));
     let width = columns.saturating_sub(1).clamp(1, COLUMNS_MAX);
     let area = Rect::new(0, 0, width, shown.len() as u16);
@@ -330,12 +330,12 @@ fn bare(rate: f64) -> String {
 }
 
 /// A number of errors in words.
-pub fn errors_of(count: u64) -> String {
+pub(super) fn errors_of(count: u64) -> String {
     if count == 1 { "1 error".to_owned() } else { format!("{} errors", display::count(count)) }
 }
 
 /// A time of a clock that counts whole seconds.
-pub fn minutes(time: Duration) -> String {
+pub(super) fn minutes(time: Duration) -> String {
     let seconds = time.as_secs_f64().round() as u64;
     match seconds {
         0..60 => format!("{seconds} s"),

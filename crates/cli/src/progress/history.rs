@@ -13,7 +13,7 @@ const LAST_S: f64 = 1.0;
 
 /// Figures of a time.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Bin {
+pub(super) struct Bin {
     /// Its length in seconds.
     pub seconds: f64,
     /// Requests offered.
@@ -28,7 +28,7 @@ pub struct Bin {
 
 /// The bins of the trials so far.
 #[derive(Debug, Default)]
-pub struct History {
+pub(super) struct History {
     /// In order of time; `None` stands between two trials.
     bins: VecDeque<Option<Bin>>,
     open: Sum,
@@ -50,7 +50,7 @@ struct Sum {
 
 impl History {
     /// A trial begins. The last second stays that of the trial before until there is one of this.
-    pub fn begin_trial(&mut self) {
+    pub(super) fn begin_trial(&mut self) {
         self.close();
         self.is_last_over = true;
         if self.bins.back().is_some_and(Option::is_some) {
@@ -59,7 +59,7 @@ impl History {
     }
 
     /// Adds an interval of the running trial.
-    pub fn add(&mut self, interval: &Interval) {
+    pub(super) fn add(&mut self, interval: &Interval) {
         self.open.add(interval);
         if self.open.seconds >= BIN_S {
             self.close();
@@ -67,19 +67,19 @@ impl History {
     }
 
     /// Forgets all of it: what follows has nothing to do with what was.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// The figures of the last second; `None` before the first bin of all.
-    pub fn last_second(&self) -> Option<Bin> {
+    pub(super) fn last_second(&self) -> Option<Bin> {
         let mut sum = Sum::default();
         self.last.iter().for_each(|one| sum.join(one));
         (sum.seconds > 0.0).then(|| sum.bin())
     }
 
     /// The last bins, at most so many.
-    pub fn bins(&self, count: usize) -> impl Iterator<Item = Option<&Bin>> {
+    pub(super) fn bins(&self, count: usize) -> impl Iterator<Item = Option<&Bin>> {
         self.bins.iter().skip(self.bins.len().saturating_sub(count)).map(Option::as_ref)
     }
 
@@ -143,7 +143,7 @@ impl Sum {
 
 impl Bin {
     /// A count as a rate.
-    pub fn per_second(&self, count: u64) -> f64 {
+    pub(super) fn per_second(&self, count: u64) -> f64 {
         count as f64 / self.seconds.max(1e-9)
     }
 }

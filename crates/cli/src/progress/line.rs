@@ -10,7 +10,7 @@ use super::dashboard::{errors_of, minutes};
 use super::view::{Reached, View};
 
 /// The state in one line. A narrow terminal cuts its end, so that the figures come first.
-pub fn line(view: &View) -> String {
+pub(super) fn line(view: &View) -> String {
     if let Some(pause) = &view.pause {
         return format!(
             "recover: the target fails at a rate that it handled before; {} recovery probes failed, waiting {} of {}",
@@ -41,7 +41,7 @@ pub fn line(view: &View) -> String {
 
 /// One line on a trial of a search. `p99_bound` is the limit on that figure, if there is one.
 /// Without the reasons it fits 60 columns, two of them for a margin.
-pub fn trial_line(trial: &Trial, p99_bound: Option<Duration>) -> String {
+pub(crate) fn trial_line(trial: &Trial, p99_bound: Option<Duration>) -> String {
     let offered = trial.offered_rate.map_or_else(|| "full speed".to_owned(), display::rate);
     let verdict = if trial.is_judged() { trial.verdict.name() } else { "" };
     let reasons = match trial.verdict {

@@ -31,16 +31,16 @@ use crate::interrupt::Interrupt;
 use crate::options::{ProgressForm, ProgressOptions};
 use crate::terminal;
 
-pub use self::line::trial_line;
-pub use self::stream::result_line;
-pub use self::view::{SearchGoal, Task};
+pub(crate) use self::line::trial_line;
+pub(crate) use self::stream::result_line;
+pub(crate) use self::view::{SearchGoal, Task};
 
 /// The time between two drawings: often enough to look alive, seldom enough to cost nothing.
 const DRAW_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The progress of a command.
 #[derive(Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     interrupt: Interrupt,
     form: Form,
     view: View,
@@ -74,13 +74,13 @@ impl Form {
 
 impl Progress {
     /// The progress of a task, in the form of the options.
-    pub fn new(interrupt: Interrupt, options: &ProgressOptions, task: Task) -> Self {
+    pub(crate) fn new(interrupt: Interrupt, options: &ProgressOptions, task: Task) -> Self {
         let (form, view, stream) = (Form::of(options), View::new(task), Stream::default());
         Self { interrupt, form, view, stream, begun: None, drawn: None }
     }
 
     /// Takes the display away.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         terminal::clear();
     }
 

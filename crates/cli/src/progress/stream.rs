@@ -46,25 +46,25 @@ enum Event<'a> {
 
 /// The lines of a command.
 #[derive(Debug, Default)]
-pub struct Stream {
+pub(super) struct Stream {
     trials: u64,
 }
 
 impl Stream {
     /// A trial begins.
-    pub fn begin_trial(&mut self, phase: &str, plan: &Plan) {
+    pub(super) fn begin_trial(&mut self, phase: &str, plan: &Plan) {
         let (load, seconds) = (describe_load(plan), plan.schedule_length().as_secs_f64());
         print(&Event::Trial { trial: self.trials, phase, load, offered_rate: plan.offered_rate(), seconds });
     }
 
     /// An interval of the trial has ended.
-    pub fn add_interval(&self, interval: &Interval) {
+    pub(super) fn add_interval(&self, interval: &Interval) {
         let interval_s = interval.width_ns as f64 / 1e9;
         print(&Event::Interval { trial: self.trials, interval_s, interval: interval.summary() });
     }
 
     /// The trial has ended.
-    pub fn end_trial(&mut self, trial: &Trial) {
+    pub(super) fn end_trial(&mut self, trial: &Trial) {
         print(&Event::Judged {
             trial: self.trials,
             phase: &trial.phase,
@@ -78,13 +78,13 @@ impl Stream {
     }
 
     /// The search knows the interval of the capacity so far.
-    pub fn show_estimate(&self, interval95: [f64; 2]) {
+    pub(super) fn show_estimate(&self, interval95: [f64; 2]) {
         print(&Event::Estimate { interval95 });
     }
 }
 
 /// The line of a result.
-pub fn result_line(document: &Document) -> String {
+pub(crate) fn result_line(document: &Document) -> String {
     line(&Event::Result { document })
 }
 

@@ -17,7 +17,7 @@ const TRIALS_MAX: usize = 64;
 
 /// The command whose progress is shown.
 #[derive(Clone, Debug, Default)]
-pub struct Task {
+pub(crate) struct Task {
     /// Its name.
     pub command: &'static str,
     /// The target, without credentials.
@@ -32,7 +32,7 @@ pub struct Task {
 
 /// The goal of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SearchGoal {
+pub(crate) struct SearchGoal {
     /// Relative width of the interval at which the estimate ends.
     pub width: f64,
     /// The time that the trials may take in all.
@@ -41,7 +41,7 @@ pub struct SearchGoal {
 
 /// A trial that has ended.
 #[derive(Clone, Debug)]
-pub struct EndedTrial {
+pub(super) struct EndedTrial {
     /// The line that describes it.
     pub line: String,
     /// Its verdict, if it was judged.
@@ -52,7 +52,7 @@ pub struct EndedTrial {
 
 /// The wait of a search for its target's recovery.
 #[derive(Clone, Copy, Debug)]
-pub struct Pause {
+pub(super) struct Pause {
     /// Recovery probes that have failed.
     pub failed_probes: u32,
     /// The time since the collapse.
@@ -63,7 +63,7 @@ pub struct Pause {
 
 /// How far the running trial has come.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Reached {
+pub(super) enum Reached {
     /// Nothing was measured yet: connections are opened.
     Opening,
     /// The load is not measured yet: connections are opened, or the warm-up runs.
@@ -76,7 +76,7 @@ pub enum Reached {
 
 /// The state.
 #[derive(Debug)]
-pub struct View {
+pub(super) struct View {
     /// The command.
     pub task: Task,
     /// The phase of the running trial.
@@ -104,7 +104,7 @@ pub struct View {
 
 impl View {
     /// The state before the first trial.
-    pub fn new(task: Task) -> Self {
+    pub(super) fn new(task: Task) -> Self {
         Self {
             task,
             phase: String::new(),
@@ -123,12 +123,12 @@ impl View {
     }
 
     /// The limit on the 99th percentile of the response time, if there is one.
-    pub fn p99_bound(&self) -> Option<Duration> {
+    pub(super) fn p99_bound(&self) -> Option<Duration> {
         self.task.limits.iter().filter_map(|limit| limit.bound_on(Statistic::Percentile(99.0))).min()
     }
 
     /// A trial begins.
-    pub fn begin_trial(&mut self, phase: &str, plan: &Plan) {
+    pub(super) fn begin_trial(&mut self, phase: &str, plan: &Plan) {
         self.load = describe_load(plan);
         self.length = plan.schedule_length();
         self.has_warmup = !plan.warmup.is_zero();
@@ -150,12 +150,12 @@ impl View {
     }
 
     /// An interval of the trial has ended.
-    pub fn add_interval(&mut self, interval: &Interval) {
+    pub(super) fn add_interval(&mut self, interval: &Interval) {
         self.history.add(interval);
     }
 
     /// A trial has ended, which `line` describes.
-    pub fn end_trial(&mut self, trial: &Trial, line: String) {
+    pub(super) fn end_trial(&mut self, trial: &Trial, line: String) {
         if self.trials.len() == TRIALS_MAX {
             self.trials.pop_front();
         }
@@ -164,7 +164,7 @@ impl View {
     }
 
     /// How far the running trial has come.
-    pub fn reached(&self) -> Reached {
+    pub(super) fn reached(&self) -> Reached {
         let whole = Some(self.length).filter(|length| !length.is_zero());
         match (self.requests, whole) {
             _ if self.seen.measured.is_zero() && self.has_warmup => Reached::WarmUp,
@@ -175,13 +175,13 @@ impl View {
     }
 
     /// The relative width of the capacity's interval so far.
-    pub fn width(&self) -> Option<f64> {
+    pub(super) fn width(&self) -> Option<f64> {
         self.interval95.map(|[low, high]| (high - low) / (f64::midpoint(low, high)).max(1e-9))
     }
 
     /// The time that the estimate will take until its interval is narrow enough, if it goes on as
     /// so far: the interval narrows with the square root of the time.
-    pub fn estimate_left(&self) -> Option<Duration> {
+    pub(super) fn estimate_left(&self) -> Option<Duration> {
         let goal = self.task.goal?;
         let spent = self.spent.checked_sub(self.estimate_from?)?;
         let ratio = self.width()? / goal.width.max(1e-9);
@@ -190,7 +190,7 @@ impl View {
     }
 
     /// The highest rate that passed and the lowest above it that failed, of the trials so far.
-    pub fn bracket(&self) -> [Option<f64>; 2] {
+    pub(super) fn bracket(&self) -> [Option<f64>; 2] {
         let rates = |verdict: Verdict| {
             self.trials.iter().filter(move |trial| trial.verdict == Some(verdict)).filter_map(|trial| trial.rate)
         };

@@ -24,7 +24,7 @@ use self::input_run::{InputRun, page};
 ///
 /// # Errors
 /// A run is unknown or cannot be read, or a file cannot be written.
-pub fn report(options: &ReportOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn report(options: &ReportOptions) -> Result<ExitCode, Failure> {
     let inputs = input::read(&options.runs, &options.place)?;
     if let Some(path) = &options.bundle {
         bundle::write(path, &inputs, &options.attach)?;

@@ -32,7 +32,7 @@ const SYSTEMD_RUN: &str = "INVOCATION_ID";
 ///
 /// # Errors
 /// The faults with their places in the file.
-pub fn check(options: &ServeOptions) -> Result<String, Failure> {
+pub(super) fn check(options: &ServeOptions) -> Result<String, Failure> {
     let loaded = Loaded::read(options, &|path| File::open(path))?;
     let configuration = &loaded.configuration;
     let fault = |at: &str, failure: Failure| ConfigFault { at: at.to_owned(), what: failure.to_string() };
@@ -152,7 +152,7 @@ fn state_of(address: &ListenAddr) -> Result<&'static str, String> {
 ///
 /// # Errors
 /// The first file that cannot be written.
-pub fn ensure_writable(configuration: &Configuration) -> Result<(), Failure> {
+pub(super) fn ensure_writable(configuration: &Configuration) -> Result<(), Failure> {
     unwritable(configuration, false).into_iter().next().map_or(Ok(()), |fault| Err(Failure::usage(fault.what)))
 }
 

@@ -34,11 +34,11 @@ const SRV_RETRY_TIME: Duration = Duration::from_secs(5);
 const SERVERS_MAX: usize = 1000;
 
 /// The contents of the files that origins and clusters name: certificates, keys, tokens.
-pub type OriginFiles = BTreeMap<PathBuf, Vec<u8>>;
+pub(super) type OriginFiles = BTreeMap<PathBuf, Vec<u8>>;
 
 /// The place of this server in its cluster.
 #[derive(Clone, PartialEq)]
-pub struct Identity {
+pub(super) struct Identity {
     /// Its URL.
     pub url: String,
     token: Vec<u8>,
@@ -47,7 +47,7 @@ pub struct Identity {
 }
 
 /// The list of the servers of a cluster.
-pub struct Membership {
+pub(super) struct Membership {
     source: Source,
     scheme: String,
     servers: Vec<String>,
@@ -67,7 +67,7 @@ enum Source {
 }
 
 /// The files that a cluster names.
-pub fn named_files(cluster: &ClusterConfig) -> Vec<PathBuf> {
+pub(super) fn named_files(cluster: &ClusterConfig) -> Vec<PathBuf> {
     let ClusterConfig { token, peers_file, ca, .. } = cluster;
     [Some(token), peers_file.as_ref(), ca.as_ref()].into_iter().flatten().cloned().collect()
 }
@@ -77,7 +77,7 @@ impl Identity {
     ///
     /// # Errors
     /// The URL or the token cannot be used.
-    pub fn of(cluster: &ClusterConfig, files: &OriginFiles) -> Result<Self, Failure> {
+    pub(super) fn of(cluster: &ClusterConfig, files: &OriginFiles) -> Result<Self, Failure> {
         let token = files.get(&cluster.token).map_or(&[][..], |bytes| bytes.trim_ascii());
         if token.len() < TOKEN_BYTES_MIN {
             return Err(Failure::usage(format!(
@@ -95,12 +95,12 @@ impl Identity {
     }
 
     /// The cluster in front of the origins of a mount.
-    pub fn cluster(&self, mount: &str, origin: Arc<dyn Upstream>) -> Cluster {
+    pub(super) fn cluster(&self, mount: &str, origin: Arc<dyn Upstream>) -> Cluster {
         Cluster::new(mount, &self.url, &self.token, origin)
     }
 
     /// Another server, as far as a mount is concerned; `None` if its URL cannot be used.
-    pub fn peer(&self, server: &str, path: &str, host: Option<&str>) -> Option<Arc<Peer>> {
+    pub(super) fn peer(&self, server: &str, path: &str, host: Option<&str>) -> Option<Arc<Peer>> {
         let base = Url::parse(&format!("{server}{path}")).ok()?;
         let mut origin = OriginConfig::new(server, OriginKind::Http { base });
         origin.host = host.map(str::to_owned);
@@ -118,7 +118,7 @@ impl Membership {
     ///
     /// # Errors
     /// The file names no server, or something else.
-    pub fn of(cluster: &ClusterConfig, files: &OriginFiles) -> Result<Self, Failure> {
+    pub(super) fn of(cluster: &ClusterConfig, files: &OriginFiles) -> Result<Self, Failure> {
         let ClusterConfig { peers, peers_file, peers_srv, resolver, srv_time, .. } = cluster;
         let (source, servers) = match (peers_file, peers_srv) {
             (Some(path), _) => {
@@ -141,17 +141,17 @@ impl Membership {
     }
 
     /// Whether another one is read from the same place, so that this one is as good.
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub(super) fn is_same(&self, other: &Self) -> bool {
         self.source == other.source && self.scheme == other.scheme
     }
 
     /// The URLs of the servers, which may have this one among them.
-    pub fn servers(&self) -> &[String] {
+    pub(super) fn servers(&self) -> &[String] {
         &self.servers
     }
 
     /// Looks whether the list has changed: the new one for the operator, or why it cannot be used.
-    pub fn look(
+    pub(super) fn look(
         &mut self,
         read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
         runtime: &RuntimeHandle,

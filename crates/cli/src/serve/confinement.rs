@@ -30,7 +30,7 @@ const FOR_ORIGINS: [&str; 10] = [
 
 /// The state of the confinement, for the start lines.
 #[derive(Debug, Default)]
-pub struct Confinement {
+pub(super) struct Confinement {
     user: Option<String>,
     files: Option<Enforcement>,
     calls: Option<Result<(), String>>,
@@ -38,7 +38,7 @@ pub struct Confinement {
 
 /// The user to serve as.
 #[derive(Debug)]
-pub enum Identity {
+pub(super) enum Identity {
     /// Another user than that of the process.
     Other(Account),
     /// The user of the process.
@@ -51,7 +51,7 @@ impl Identity {
     ///
     /// # Errors
     /// The user does not exist or cannot be assumed.
-    pub fn choose(user: Option<&str>, listen: &[ListenAddr]) -> Result<Self, Failure> {
+    pub(super) fn choose(user: Option<&str>, listen: &[ListenAddr]) -> Result<Self, Failure> {
         let Some(name) = user else {
             if let Some(address) =
                 listen.iter().find(|address| is_reached_from_elsewhere(address)).filter(|_| is_root())
@@ -77,7 +77,7 @@ impl Identity {
     }
 
     /// The user, if it is another one than that of the process.
-    pub fn account(&self) -> Option<&Account> {
+    pub(super) fn account(&self) -> Option<&Account> {
         match self {
             Self::Other(account) => Some(account),
             Self::Own => None,
@@ -88,7 +88,7 @@ impl Identity {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn assume(&self) -> Result<Confinement, Failure> {
+    pub(super) fn assume(&self) -> Result<Confinement, Failure> {
         let given_up = match self {
             Self::Other(account) => account.assume().and_then(|()| drop_capabilities()),
             Self::Own if is_root() => Ok(()),
@@ -108,7 +108,7 @@ impl Identity {
 ///
 /// # Errors
 /// There is no such user or group; the error comes with its key.
-pub fn socket_file(configuration: &Configuration) -> Result<SocketFile, (&'static str, io::Error)> {
+pub(super) fn socket_file(configuration: &Configuration) -> Result<SocketFile, (&'static str, io::Error)> {
     let UnixSocket { mode, user, group } = &configuration.unix_socket;
     let account = |name: &Option<String>, key| {
         name.as_deref().map(|name| Account::named(name).map_err(|error| (key, error))).transpose()
@@ -133,7 +133,7 @@ impl Confinement {
     ///
     /// # Errors
     /// The kernel cannot enforce it, and the option requires it.
-    pub fn confine_files(&mut self, option: SandboxOption, file_access: &FileAccess) -> Result<(), Failure> {
+    pub(super) fn confine_files(&mut self, option: SandboxOption, file_access: &FileAccess) -> Result<(), Failure> {
         if option == SandboxOption::Off {
             return Ok(());
         }
@@ -159,7 +159,7 @@ impl Confinement {
     ///
     /// # Errors
     /// The kernel cannot enforce it, and the option requires it.
-    pub fn confine_calls(&mut self, option: SandboxOption) -> Result<(), Failure> {
+    pub(super) fn confine_calls(&mut self, option: SandboxOption) -> Result<(), Failure> {
         if option == SandboxOption::Off {
             return Ok(());
         }
@@ -195,7 +195,7 @@ impl fmt::Display for Confinement {
 
 /// The files and folders that a server of this configuration needs. The configuration itself is not
 /// among them: the launcher opens it.
-pub fn file_access(configuration: &Configuration) -> io::Result<FileAccess> {
+pub(super) fn file_access(configuration: &Configuration) -> io::Result<FileAccess> {
     let absolute = |path: &Path| std::path::absolute(path);
     let all = |paths: Vec<&Path>| paths.into_iter().map(absolute).collect::<io::Result<Vec<_>>>();
     let server = &configuration.server;

@@ -8,12 +8,12 @@ use crate::configuration::Configuration;
 use crate::options::ServeOptions;
 
 /// A number with its noun.
-pub fn counted(count: usize, what: &str) -> String {
+pub(super) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The served folders.
-pub fn roots(configuration: &Configuration) -> String {
+pub(super) fn roots(configuration: &Configuration) -> String {
     let mut mounts = configuration.server.sites.iter().flat_map(|site| &site.mounts);
     match (mounts.next(), mounts.count()) {
         (Some(first), 0) if first.root.as_os_str().is_empty() => match configuration.server.origins.first() {
@@ -26,7 +26,7 @@ pub fn roots(configuration: &Configuration) -> String {
 }
 
 /// The served folders, with a hint that the current one is served because none was named.
-pub fn served(options: &ServeOptions, configuration: &Configuration) -> String {
+pub(super) fn served(options: &ServeOptions, configuration: &Configuration) -> String {
     let roots = roots(configuration);
     let is_current = options.directory.is_none() && options.served_directory().is_some();
     if is_current { format!("the current folder, {roots},") } else { roots }
@@ -34,7 +34,12 @@ pub fn served(options: &ServeOptions, configuration: &Configuration) -> String {
 
 /// The lines at a server's start, for folders as [`served`] has them; `certified` is about the
 /// certificate by ACME, if there is to be one.
-pub fn announcement(served: &str, running: &Running, confinement: &Confinement, certified: Option<&str>) -> String {
+pub(super) fn announcement(
+    served: &str,
+    running: &Running,
+    confinement: &Confinement,
+    certified: Option<&str>,
+) -> String {
     let cpus = counted(running.cpus(), "CPU");
     let certified = certified.map_or_else(String::new, |line| format!("{line}\n"));
     let driver = running.driver().name();
@@ -43,7 +48,7 @@ pub fn announcement(served: &str, running: &Running, confinement: &Confinement, 
 }
 
 /// A line for those who expect others to connect, where none but this host can.
-pub fn reach(addresses: &[ListenAddr]) -> String {
+pub(super) fn reach(addresses: &[ListenAddr]) -> String {
     let port = |address: &ListenAddr| match address {
         ListenAddr::Tcp(tcp) if tcp.ip().is_loopback() => Some(tcp.port()),
         ListenAddr::Tcp(_) | ListenAddr::Unix(_) => None,
@@ -56,7 +61,7 @@ pub fn reach(addresses: &[ListenAddr]) -> String {
 }
 
 /// The addresses of the server, one line each.
-pub fn places(running: &Running) -> String {
+pub(super) fn places(running: &Running) -> String {
     let mut text = String::new();
     for address in running.addresses() {
         match address {
@@ -74,7 +79,7 @@ pub fn places(running: &Running) -> String {
 }
 
 /// One line of totals.
-pub fn describe(totals: &Totals) -> String {
+pub(super) fn describe(totals: &Totals) -> String {
     let [good, moved, refused, failed] = totals.responses;
     format!(
         "{} requests ({} good, {} redirected or unchanged, {} refused, {} failed), {} sent, {} connections open",

@@ -9,7 +9,7 @@ use thalweg_sys::clock;
 use thalweg_tier::Tier;
 
 /// A volume that the configuration names.
-pub struct VolumePlace {
+pub(super) struct VolumePlace {
     path: String,
     /// Why it was left out.
     pub refused: Option<String>,
@@ -17,14 +17,14 @@ pub struct VolumePlace {
 
 impl VolumePlace {
     /// One that is used.
-    pub fn of(path: &Path) -> Self {
+    pub(super) fn of(path: &Path) -> Self {
         Self { path: path.display().to_string(), refused: None }
     }
 }
 
 /// The figures of a tier, with the origins of each mount by its name, and the volumes that were
 /// named.
-pub fn of(tier: &Tier, origins: &[(String, Arc<OriginGroup>)], volumes: &[VolumePlace]) -> TierFigures {
+pub(super) fn of(tier: &Tier, origins: &[(String, Arc<OriginGroup>)], volumes: &[VolumePlace]) -> TierFigures {
     let mounts = tier.counts_of_mounts().into_iter();
     let volumes = of_volumes(tier, volumes);
     let oldest_s = volumes.iter().filter_map(|volume| volume.oldest_s).min();

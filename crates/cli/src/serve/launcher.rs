@@ -26,7 +26,7 @@ use thalweg_sys::process::{O_NONBLOCK, stand_apart};
 
 /// The variable with the predecessor's process number for a successor; its standard input is then
 /// the channel to it.
-pub const PREDECESSOR: &str = "THALWEG_PREDECESSOR";
+pub(super) const PREDECESSOR: &str = "THALWEG_PREDECESSOR";
 
 /// Variables of the service manager, which are meant for one process and not for its successor.
 const FOR_ONE_PROCESS: [&str; 4] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"];
@@ -45,7 +45,7 @@ const ERROR: &str = "error ";
 
 /// The channel to the launcher.
 #[derive(Debug)]
-pub struct Launcher(Channel);
+pub(super) struct Launcher(Channel);
 
 impl Launcher {
     /// Starts the launcher, which can open this file, and those that `named` lists each time. To be
@@ -53,7 +53,7 @@ impl Launcher {
     ///
     /// # Errors
     /// The host cannot start another process.
-    pub fn start(configuration: Option<&Path>, named: impl Fn() -> Vec<PathBuf>) -> io::Result<Self> {
+    pub(super) fn start(configuration: Option<&Path>, named: impl Fn() -> Vec<PathBuf>) -> io::Result<Self> {
         let (ours, theirs) = Channel::pair()?;
         let program = program_path()?;
         let arguments: Vec<OsString> = env::args_os().skip(1).collect();
@@ -67,7 +67,7 @@ impl Launcher {
     ///
     /// # Errors
     /// The program cannot be started, or the launcher has gone.
-    pub fn launch(&self, channel: &Channel) -> io::Result<u32> {
+    pub(super) fn launch(&self, channel: &Channel) -> io::Result<u32> {
         self.0.send(START, &[channel.as_fd()])?;
         let (answer, _) = self.answer()?;
         answer.parse().map_err(|_| io::Error::other(answer))
@@ -77,7 +77,7 @@ impl Launcher {
     ///
     /// # Errors
     /// The file cannot be opened, or the launcher has gone.
-    pub fn open_configuration(&self) -> io::Result<File> {
+    pub(super) fn open_configuration(&self) -> io::Result<File> {
         self.open(OPEN)
     }
 
@@ -86,7 +86,7 @@ impl Launcher {
     /// # Errors
     /// The file cannot be opened or read, the configuration does not name it, or the launcher has
     /// gone.
-    pub fn read_named(&self, path: &Path) -> io::Result<Vec<u8>> {
+    pub(super) fn read_named(&self, path: &Path) -> io::Result<Vec<u8>> {
         let file = self.open(&[OPEN_NAMED, path.as_os_str().as_bytes()].concat())?;
         let mut bytes = Vec::new();
         file.take(NAMED_BYTES_MAX).read_to_end(&mut bytes)?;

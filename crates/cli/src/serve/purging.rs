@@ -16,7 +16,7 @@ use crate::exit::Failure;
 const NAMED_MAX: usize = 1000;
 
 /// The answers to requests to purge.
-pub struct Purging {
+pub(super) struct Purging {
     token: Token,
     places: ForwardedPlaces,
     /// The names of the mounts with origins in keys of the store, in the order of their numbers.
@@ -58,7 +58,7 @@ struct Refusal {
 }
 
 /// The file with the token.
-pub fn token_file(config: &ServerConfig) -> Option<&Path> {
+pub(super) fn token_file(config: &ServerConfig) -> Option<&Path> {
     config.status.as_ref()?.purge_token.as_deref()
 }
 
@@ -66,7 +66,7 @@ pub fn token_file(config: &ServerConfig) -> Option<&Path> {
 ///
 /// # Errors
 /// It is no token.
-pub fn token_of(path: &Path, bytes: &[u8]) -> Result<Token, Failure> {
+pub(super) fn token_of(path: &Path, bytes: &[u8]) -> Result<Token, Failure> {
     let origin = format!("the content of {}, which status.purge_token names,", path.display());
     Token::new(&String::from_utf8_lossy(bytes), &origin).map_err(Failure::usage)
 }
@@ -77,19 +77,19 @@ impl Purging {
     ///
     /// # Errors
     /// The token is none.
-    pub fn of(config: &ServerConfig, names: Vec<String>, token: Option<&[u8]>) -> Result<Option<Self>, Failure> {
+    pub(super) fn of(config: &ServerConfig, names: Vec<String>, token: Option<&[u8]>) -> Result<Option<Self>, Failure> {
         let Some(path) = token_file(config) else { return Ok(None) };
         let token = token_of(path, token.unwrap_or_default())?;
         Ok(Some(Self { token, places: ForwardedPlaces::of(config), names }))
     }
 
     /// Whether the value of a field `Authorization` shows the token.
-    pub fn allows(&self, authorization: &[u8]) -> bool {
+    pub(super) fn allows(&self, authorization: &[u8]) -> bool {
         self.token.is_shown_by(authorization)
     }
 
     /// Carries a request out. It is answered when all is purged that it names.
-    pub fn carry_out(&self, tier: &Arc<Tier>, content_type: &str, body: &[u8], answered: PurgeAnswered) {
+    pub(super) fn carry_out(&self, tier: &Arc<Tier>, content_type: &str, body: &[u8], answered: PurgeAnswered) {
         let (order, named) = match Order::parse(content_type, body).and_then(|order| Ok((self.named(&order)?, order))) {
             Ok((named, order)) => (order, named),
             Err(Refusal { status, why }) => return answered(PurgeAnswer { status, body: error_of(&why) }),

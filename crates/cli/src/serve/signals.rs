@@ -28,7 +28,7 @@ const MEANINGLESS: [(i32, &str); 8] = [
 
 /// The signals of a server. Several signals of one kind count as one until they are read.
 #[derive(Debug)]
-pub struct Signals {
+pub(super) struct Signals {
     end: Interrupt,
     reload: Arc<AtomicBool>,
     reopen: Arc<AtomicBool>,
@@ -49,7 +49,7 @@ impl Signals {
     ///
     /// # Errors
     /// The kernel refuses a handler, which it does for no signal used here.
-    pub fn listen() -> io::Result<Self> {
+    pub(super) fn listen() -> io::Result<Self> {
         let flag = |signal| {
             let raised = Arc::new(AtomicBool::new(false));
             signal_hook::flag::register(signal, Arc::clone(&raised)).map(|_| raised)
@@ -71,27 +71,27 @@ impl Signals {
 
     /// Whether an end is requested: TERM, INT or QUIT. A second one of these ends the process at
     /// once.
-    pub fn wants_end(&self) -> bool {
+    pub(super) fn wants_end(&self) -> bool {
         self.end.is_wanted()
     }
 
     /// Whether the configuration is to be read again: HUP since the last call.
-    pub fn wants_reload(&self) -> bool {
+    pub(super) fn wants_reload(&self) -> bool {
         self.reload.swap(false, Ordering::Relaxed)
     }
 
     /// Whether the files of the logs are to be opened again: USR1 since the last call.
-    pub fn wants_logs_reopened(&self) -> bool {
+    pub(super) fn wants_logs_reopened(&self) -> bool {
         self.reopen.swap(false, Ordering::Relaxed)
     }
 
     /// Whether a new process is to follow: USR2 since the last call.
-    pub fn wants_upgrade(&self) -> bool {
+    pub(super) fn wants_upgrade(&self) -> bool {
         self.upgrade.swap(false, Ordering::Relaxed)
     }
 
     /// The names of signals without a meaning that have come, each once.
-    pub fn meaningless(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn meaningless(&self) -> impl Iterator<Item = &str> {
         let is_new = |signal: &&IgnoredSignal| {
             signal.raised.load(Ordering::Relaxed) && !signal.told.swap(true, Ordering::Relaxed)
         };

@@ -35,7 +35,7 @@ const READY_TIME: Duration = Duration::from_secs(60);
 
 /// The sockets and the predecessor that a process is started with.
 #[derive(Debug, Default)]
-pub struct Inheritance {
+pub(super) struct Inheritance {
     /// Sockets that listen already.
     pub groups: Vec<Group>,
     /// The keys of session tickets, as they were exported.
@@ -46,11 +46,11 @@ pub struct Inheritance {
 
 /// A predecessor that has passed its sockets on.
 #[derive(Debug)]
-pub struct Predecessor(Channel);
+pub(super) struct Predecessor(Channel);
 
 /// A successor that was started and is not ready yet.
 #[derive(Debug)]
-pub struct Successor {
+pub(super) struct Successor {
     channel: Channel,
     number: u32,
     started: Instant,
@@ -58,7 +58,7 @@ pub struct Successor {
 
 /// The progress of a successor.
 #[derive(Debug)]
-pub enum Progress {
+pub(super) enum Progress {
     /// The successor serves from now on.
     Ready,
     /// The successor has failed, for this reason.
@@ -72,7 +72,7 @@ impl Inheritance {
     ///
     /// # Errors
     /// The message is malformed.
-    pub fn take() -> Result<Self, Failure> {
+    pub(super) fn take() -> Result<Self, Failure> {
         if env::var_os(PREDECESSOR).is_some() {
             return Self::take_over().map_err(|error| {
                 Failure::unreachable(format!(
@@ -118,7 +118,7 @@ impl Inheritance {
     }
 
     /// Whether another process serves still.
-    pub fn has_predecessor(&self) -> bool {
+    pub(super) fn has_predecessor(&self) -> bool {
         self.predecessor.is_some()
     }
 
@@ -127,7 +127,7 @@ impl Inheritance {
     ///
     /// # Errors
     /// The predecessor has given up waiting, and serves on.
-    pub fn settle(self) -> Result<Option<Predecessor>, Failure> {
+    pub(super) fn settle(self) -> Result<Option<Predecessor>, Failure> {
         let Some(channel) = self.predecessor else { return Ok(None) };
         let settled = channel.send(b"ready", &[]).and_then(|()| channel.receive());
         match settled {
@@ -142,7 +142,7 @@ impl Inheritance {
 
 impl Predecessor {
     /// Whether the predecessor has stopped accepting.
-    pub fn has_stopped(&self) -> bool {
+    pub(super) fn has_stopped(&self) -> bool {
         // It sends no further message; only the end can come.
         !matches!(self.0.try_receive(), Ok(Incoming::Nothing))
     }
@@ -153,7 +153,7 @@ impl Successor {
     ///
     /// # Errors
     /// The successor cannot be started, or has ended at once.
-    pub fn start(launcher: &Launcher, listeners: &Listeners, tickets: Option<&[u8]>) -> io::Result<Self> {
+    pub(super) fn start(launcher: &Launcher, listeners: &Listeners, tickets: Option<&[u8]>) -> io::Result<Self> {
         let (channel, theirs) = Channel::pair()?;
         let number = launcher.launch(&theirs)?;
         drop(theirs);
@@ -174,12 +174,12 @@ impl Successor {
     }
 
     /// Its process number.
-    pub fn number(&self) -> u32 {
+    pub(super) fn number(&self) -> u32 {
         self.number
     }
 
     /// The present progress. Not to be called again after the last message.
-    pub fn progress(&self) -> Progress {
+    pub(super) fn progress(&self) -> Progress {
         match self.channel.try_receive() {
             Ok(Incoming::Message(word, _)) if word == b"ready" => match self.channel.send(b"yours", &[]) {
                 Ok(()) => Progress::Ready,

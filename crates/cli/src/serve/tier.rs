@@ -42,14 +42,14 @@ fn threads() -> usize {
 }
 
 /// The store, opened.
-pub struct OpenedStore {
+pub(super) struct OpenedStore {
     cache: Arc<Cache>,
     files: Vec<Arc<fs::File>>,
     volumes: Vec<VolumePlace>,
 }
 
 /// The tier of a running server.
-pub struct RunningTier {
+pub(super) struct RunningTier {
     tier: Arc<Tier>,
     files: Arc<[Arc<fs::File>]>,
     error_log: Arc<OnceLock<ErrorLog>>,
@@ -144,7 +144,7 @@ impl CacheTier for Mounts {
 ///
 /// # Errors
 /// No volume can be had.
-pub fn open_store(config: &ServerConfig, has_predecessor: bool) -> Result<Option<OpenedStore>, Failure> {
+pub(super) fn open_store(config: &ServerConfig, has_predecessor: bool) -> Result<Option<OpenedStore>, Failure> {
     if !config.forwards() {
         return Ok(None);
     }
@@ -218,7 +218,7 @@ fn thalweg_error(error: io::Error) -> thalweg_cache::Error {
 }
 
 /// The files that origins name.
-pub fn named_files(config: &ServerConfig, cluster: Option<&ClusterConfig>) -> Vec<PathBuf> {
+pub(super) fn named_files(config: &ServerConfig, cluster: Option<&ClusterConfig>) -> Vec<PathBuf> {
     let files = config.origins.iter().flat_map(|origin| {
         let credentials = origin.s3.as_ref().and_then(|s3| s3.credentials.as_deref());
         origin.ca.as_deref().into_iter().chain(credentials)
@@ -231,7 +231,7 @@ pub fn named_files(config: &ServerConfig, cluster: Option<&ClusterConfig>) -> Ve
 ///
 /// # Errors
 /// One cannot be read.
-pub fn read_files(
+pub(super) fn read_files(
     config: &ServerConfig,
     cluster: Option<&ClusterConfig>,
     read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
@@ -259,7 +259,7 @@ impl RunningTier {
     ///
     /// # Errors
     /// The host cannot start threads.
-    pub fn start(store: OpenedStore) -> io::Result<Self> {
+    pub(super) fn start(store: OpenedStore) -> io::Result<Self> {
         let error_log: Arc<OnceLock<ErrorLog>> = Arc::default();
         let log = Arc::clone(&error_log);
         let tier = Tier::start(TierConfig {
@@ -278,7 +278,7 @@ impl RunningTier {
     }
 
     /// Reports to the operator from now on.
-    pub fn report_to(&self, error_log: &ErrorLog) {
+    pub(super) fn report_to(&self, error_log: &ErrorLog) {
         // It is one log for the life of the process.
         let _ = self.error_log.set(error_log.clone());
     }
@@ -287,7 +287,7 @@ impl RunningTier {
     ///
     /// # Errors
     /// An origin or a cluster cannot be as it is set.
-    pub fn mount(
+    pub(super) fn mount(
         &mut self,
         config: &ServerConfig,
         cluster: Option<&ClusterConfig>,
@@ -319,7 +319,7 @@ impl RunningTier {
     }
 
     /// Follows changes of the list of servers. Messages for the operator are returned.
-    pub fn follow_peers(&mut self, read: &dyn Fn(&Path) -> io::Result<Vec<u8>>) -> Option<(Level, String)> {
+    pub(super) fn follow_peers(&mut self, read: &dyn Fn(&Path) -> io::Result<Vec<u8>>) -> Option<(Level, String)> {
         let changed = self.membership.as_mut()?.look(read, self.tier.runtime())?;
         Some(match changed {
             Ok(servers) => {
@@ -375,7 +375,7 @@ impl RunningTier {
     }
 
     /// Ends all fetches, and makes a checkpoint of the store, with which the next start is quick.
-    pub fn end(self) {
+    pub(super) fn end(self) {
         // Nobody else has it once all loops have ended.
         if let Ok(tier) = Arc::try_unwrap(self.tier)
             && let Err(error) = tier.end()

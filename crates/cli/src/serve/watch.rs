@@ -36,7 +36,7 @@ const SANDBOX_ADVICE: &str = " (folders outside the sandbox need an upgrade, USR
 
 /// The reason why the supervision ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub(super) enum End {
     /// The operator or the service manager stops the server.
     Stopped,
     /// Another process serves from now on.
@@ -46,7 +46,7 @@ pub enum End {
 }
 
 /// A running server under supervision.
-pub struct Watch<'w> {
+pub(super) struct Watch<'w> {
     /// The server.
     pub running: Running,
     /// The operator's signals.
@@ -69,7 +69,7 @@ pub struct Watch<'w> {
 
 impl Watch<'_> {
     /// Supervises the server until its end.
-    pub fn until_end(&mut self) -> End {
+    pub(super) fn until_end(&mut self) -> End {
         let line = StatusLine::new();
         let mut watchdog = Watchdog::new();
         loop {
@@ -112,7 +112,7 @@ impl Watch<'_> {
     }
 
     /// Stops accepting in favour of the successor, which is notified when that is done.
-    pub fn hand_over(&mut self) {
+    pub(super) fn hand_over(&mut self) {
         // The successor's process waits for the end of this one, because of their state directory.
         self.acme = None;
         self.running.hand_over(self.configuration.upgrade_drain);
@@ -120,7 +120,7 @@ impl Watch<'_> {
     }
 
     /// Waits after a takeover until all responses have ended, or a signal ends the wait.
-    pub fn until_drained(&self) {
+    pub(super) fn until_drained(&self) {
         let mut is_hurried = false;
         while !self.running.is_over() {
             if self.signals.wants_end() && !is_hurried {
@@ -143,7 +143,7 @@ impl Watch<'_> {
 
     /// Reports an event: in the error log, and on standard error if there is no such log or
     /// standard error is a terminal.
-    pub fn say(&self, level: Level, text: &str) {
+    pub(super) fn say(&self, level: Level, text: &str) {
         let is_logged = self.configuration.server.log.error != LogTarget::Stderr;
         if is_logged {
             // A message about a file has several lines, and an entry of the log has one.
@@ -155,7 +155,7 @@ impl Watch<'_> {
     }
 
     /// Notifies the service manager. A failure is reported and does not end the server.
-    pub fn notify(&self, notifications: &[Notification<'_>]) {
+    pub(super) fn notify(&self, notifications: &[Notification<'_>]) {
         if let Err(error) = service_manager::notify(notifications) {
             self.report_unreachable_manager(&error);
         }

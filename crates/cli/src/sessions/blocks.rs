@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Whole lines.
 #[derive(Debug, Default)]
-pub struct Block {
+pub(super) struct Block {
     /// With their line feeds, but for the last one of a log that ends without it.
     pub bytes: Vec<u8>,
     /// Whether a line follows that is too long to be read, and is left out.
@@ -31,7 +31,7 @@ pub struct Block {
 
 /// A log that is being read.
 #[derive(Debug)]
-pub struct Blocks {
+pub(super) struct Blocks {
     /// `None` is the end of the log.
     blocks: Receiver<io::Result<Option<Block>>>,
     spare: Sender<Vec<u8>>,
@@ -39,7 +39,7 @@ pub struct Blocks {
 
 impl Blocks {
     /// Begins to read a log.
-    pub fn read(log: LogFile) -> Self {
+    pub(super) fn read(log: LogFile) -> Self {
         let (sender, blocks) = sync_channel(BLOCKS_AHEAD);
         let (spare, spares) = channel();
         // It ends with the log, or when nobody receives any more.
@@ -54,7 +54,7 @@ impl Blocks {
     ///
     /// # Errors
     /// The log cannot be read further.
-    pub fn next(&mut self, interrupt: &Interrupt) -> io::Result<Option<Block>> {
+    pub(super) fn next(&mut self, interrupt: &Interrupt) -> io::Result<Option<Block>> {
         while !interrupt.is_wanted() {
             match self.blocks.recv_timeout(LOOK) {
                 Ok(block) => return block,
@@ -67,7 +67,7 @@ impl Blocks {
     }
 
     /// Takes a block back, whose memory is used again.
-    pub fn recycle(&self, block: Block) {
+    pub(super) fn recycle(&self, block: Block) {
         // The reader may have ended.
         let _ = self.spare.send(block.bytes);
     }

@@ -31,7 +31,7 @@ const PIECE_BYTES: usize = 256 << 10;
 /// # Errors
 /// The log cannot be read, the session file cannot be written, or there is no session. Nothing
 /// half-written is left.
-pub fn sessions(options: &SessionsOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn sessions(options: &SessionsOptions) -> Result<ExitCode, Failure> {
     let settings = settings(options)?;
     if let Some(path) = &options.out {
         output::check_path("session file", path)?;

@@ -21,7 +21,7 @@ const ENTRIES_MAX: u64 = thalweg_load::ENTRIES_MAX as u64;
 
 /// The first lines of no log.
 #[derive(Debug)]
-pub struct BadLines<'a> {
+pub(super) struct BadLines<'a> {
     options: &'a SessionsOptions,
     /// The number of the line that was read last.
     pub line: u64,
@@ -30,7 +30,7 @@ pub struct BadLines<'a> {
 
 impl<'a> BadLines<'a> {
     /// None so far.
-    pub fn new(options: &'a SessionsOptions) -> Self {
+    pub(super) fn new(options: &'a SessionsOptions) -> Self {
         Self { options, line: 0, shown: Vec::new() }
     }
 
@@ -38,7 +38,7 @@ impl<'a> BadLines<'a> {
     ///
     /// # Errors
     /// No such line is permitted.
-    pub fn add(&mut self, line: &[u8], fault: &LogFault) -> Result<(), Failure> {
+    pub(super) fn add(&mut self, line: &[u8], fault: &LogFault) -> Result<(), Failure> {
         // Characters, counted by the bytes that begin one.
         let column = 1 + line[..fault.at.min(line.len())].iter().filter(|&&byte| byte & 0xc0 != 0x80).count();
         self.add_fault(column, &fault.to_string())
@@ -48,12 +48,12 @@ impl<'a> BadLines<'a> {
     ///
     /// # Errors
     /// As for [`add`](Self::add).
-    pub fn add_long(&mut self) -> Result<(), Failure> {
+    pub(super) fn add_long(&mut self) -> Result<(), Failure> {
         self.add_fault(1, "it is longer than 1 MiB")
     }
 
     /// The first of them, each with its place.
-    pub fn shown(&self) -> &[String] {
+    pub(super) fn shown(&self) -> &[String] {
         &self.shown
     }
 
@@ -71,7 +71,7 @@ impl<'a> BadLines<'a> {
 }
 
 /// Prints the summary on stderr.
-pub fn print(log: &str, summary: &Summary, bad_lines: &BadLines<'_>) {
+pub(super) fn print(log: &str, summary: &Summary, bad_lines: &BadLines<'_>) {
     for line in bad_lines.shown() {
         remark(line);
     }
@@ -143,7 +143,7 @@ fn text(log: &str, summary: &Summary) -> String {
 ///
 /// # Errors
 /// None but of the program itself.
-pub fn json(summary: &Summary, bad_lines: &BadLines<'_>) -> Result<String, Failure> {
+pub(super) fn json(summary: &Summary, bad_lines: &BadLines<'_>) -> Result<String, Failure> {
     #[derive(Serialize)]
     struct Document<'a> {
         schema: &'static str,

@@ -40,7 +40,7 @@ const DESCRIPTORS_MAX: u64 = 65_535;
 /// # Errors
 /// The options or the file of servers are wrong, a tree or a result cannot be written, or this host
 /// lacks something.
-pub fn suite_table(options: &SuiteTableOptions) -> Result<ExitCode, Failure> {
+pub(crate) fn suite_table(options: &SuiteTableOptions) -> Result<ExitCode, Failure> {
     let file = ServersFile::read(&options.servers)?;
     let servers = servers(&file, &options.only)?;
     if !(0.001..=1.0).contains(&options.scale) {

@@ -20,7 +20,7 @@ const FAULTS_DEFAULT: f64 = 0.01;
 ///
 /// # Errors
 /// Options contradict one another or are out of range.
-pub fn model(options: &YardstickOptions) -> Result<Model, Failure> {
+pub(super) fn model(options: &YardstickOptions) -> Result<Model, Failure> {
     let preset = options.preset;
     let servers_default = if matches!(preset, Preset::Mmk | Preset::HotCore) { SERVERS_OF_SEVERAL } else { 1 };
     let servers = options.servers.unwrap_or(servers_default);

@@ -7,7 +7,7 @@ use thalweg_yardstick::server::Figures;
 use thalweg_yardstick::{Arrivals, Collapse, Faults, Law, Model, Overload, Stall, Truth};
 
 /// The model, one line.
-pub fn model(model: &Model) -> String {
+pub(super) fn model(model: &Model) -> String {
     let servers = if model.servers == 1 { "1 server".to_owned() } else { format!("{} servers", model.servers) };
     let law = match model.law {
         Law::Fixed { time_s } => format!("fixed service time {}", seconds(time_s)),
@@ -63,7 +63,7 @@ fn faults(faults: &Faults) -> impl Iterator<Item = String> {
 }
 
 /// The truth, a line for the capacity and one for each limit.
-pub fn truth(truth: &Truth) -> String {
+pub(super) fn truth(truth: &Truth) -> String {
     let mut text = format!("capacity: {}\n", rate(truth.capacity_per_s));
     let arrivals = match truth.arrivals {
         Arrivals::Constant => "constant",
@@ -80,7 +80,7 @@ pub fn truth(truth: &Truth) -> String {
 }
 
 /// The figures at the end.
-pub fn figures(figures: &Figures) -> String {
+pub(super) fn figures(figures: &Figures) -> String {
     let mut text = format!(
         "stopped after {}: {} requests, {} served, {} refused, {} abandoned; at most {} waited\n",
         seconds(figures.uptime_s),

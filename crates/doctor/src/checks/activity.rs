@@ -64,7 +64,7 @@ fn process(stat: &str) -> Option<(String, u64)> {
 }
 
 /// Watches the host for a second.
-pub fn watched(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn watched(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     if !host.is_this() {
         return Vec::new();
     }

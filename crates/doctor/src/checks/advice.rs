@@ -11,7 +11,7 @@ use crate::load::PlannedLoad;
 const CALLS_USUAL: u32 = 5;
 
 /// Requests per connection.
-pub fn calls(_: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn calls(_: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some(calls) = load.calls.filter(|_| load.measures()) else { return Vec::new() };
     let is = format!(
         "each connection carries {}",
@@ -33,7 +33,7 @@ pub fn calls(_: &Host, load: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// Threads of the server against CPUs, where the server runs on this host.
-pub fn server_threads(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn server_threads(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some(target) = load.target.filter(|_| load.measures() && load.shared_host && host.is_this()) else {
         return Vec::new();
     };

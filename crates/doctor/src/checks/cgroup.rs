@@ -65,7 +65,7 @@ fn throttled(host: &Host, folder: &str) -> Option<(u64, u64)> {
 }
 
 /// The CPU quota.
-pub fn cpu_quota(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn cpu_quota(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let folders = folders(host, "cpu");
     let Some((cpus, folder)) = lowest(&folders, |folder| quota(host, folder)) else {
         return if folders.is_empty() { Vec::new() } else { vec![Finding::ok("no control group bounds the CPU time")] };
@@ -91,7 +91,7 @@ pub fn cpu_quota(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// The memory limit.
-pub fn memory_limit(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn memory_limit(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let folders = folders(host, "memory");
     let limit = |folder: &str| {
         let names = ["memory.max", "memory.limit_in_bytes"];
@@ -125,7 +125,7 @@ pub fn memory_limit(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// The limit on tasks: processes and threads.
-pub fn task_limit(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn task_limit(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let folders = folders(host, "pids");
     let Some((max, folder)) = lowest(&folders, |folder| Some(host.number(&format!("{folder}/pids.max"))? as f64))
     else {

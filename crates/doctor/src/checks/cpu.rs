@@ -18,7 +18,7 @@ const SLOW_READING_S: f64 = 1e-6;
 const READINGS: f64 = 4.0;
 
 /// The clock source.
-pub fn clock(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn clock(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some(clock) = host.text(&format!("{CLOCK}/current_clocksource")) else { return Vec::new() };
     let is = format!("the clock source is {clock}");
     if FAST_CLOCKS.contains(&&*clock) {
@@ -44,7 +44,7 @@ fn of_cpu(cpu: usize, file: &str) -> String {
 }
 
 /// The frequency governors of the load's CPUs.
-pub fn governor(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn governor(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let path = |cpu: usize| of_cpu(cpu, "cpufreq/scaling_governor");
     let governors: Vec<(usize, String)> =
         load.cpus.iter().filter_map(|&cpu| Some((cpu, host.text(&path(cpu))?))).collect();
@@ -89,7 +89,7 @@ fn frequencies(host: &Host, cpu: usize) -> String {
 }
 
 /// Frequencies beyond the nominal one, which depend on temperature and on the other cores.
-pub fn turbo(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn turbo(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
     let files = [
         ("/sys/devices/system/cpu/intel_pstate/no_turbo", "0", "1"),
         ("/sys/devices/system/cpu/cpufreq/boost", "1", "0"),
@@ -119,7 +119,7 @@ fn cores(host: &Host, cpus: &[usize]) -> (Vec<usize>, Vec<(usize, usize)>) {
 }
 
 /// Hardware threads of one core that the load uses both, or shares with the server.
-pub fn hardware_threads(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn hardware_threads(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     if load.cpus.is_empty() || host.text(&of_cpu(load.cpus[0], "topology/thread_siblings_list")).is_none() {
         return Vec::new();
     }
@@ -153,7 +153,7 @@ pub fn hardware_threads(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// Memory of another node.
-pub fn nodes(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn nodes(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let folder = "/sys/devices/system/node";
     let nodes: Vec<(String, Vec<usize>)> = host
         .names(folder)
@@ -175,7 +175,7 @@ pub fn nodes(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// A machine within another one.
-pub fn virtual_machine(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn virtual_machine(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
     let Some(info) = host.text("/proc/cpuinfo") else { return Vec::new() };
     let flagged =
         info.lines().any(|line| line.starts_with("flags") && line.split_whitespace().any(|flag| flag == "hypervisor"));

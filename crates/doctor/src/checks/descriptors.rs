@@ -13,7 +13,7 @@ use crate::needs::{DESCRIPTORS_BESIDE, share_out};
 const TRIAL_BESIDE: u64 = 8;
 
 /// `RLIMIT_NOFILE`, soft and hard, and `fs.nr_open` above it.
-pub fn limits(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn limits(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some(limit) = host.process_limit("Max open files") else { return Vec::new() };
     let (connections, wanted) = (count(load.connections), load.connections + DESCRIPTORS_BESIDE);
     let cpus = if load.cpus.is_empty() { &[0][..] } else { &load.cpus };
@@ -67,7 +67,7 @@ fn raise(finding: Finding, host: &Host, wanted: u64) -> Finding {
 }
 
 /// `fs.file-max`, the limit of the whole host.
-pub fn open_files(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn open_files(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some(text) = host.sysctl("fs.file-nr") else { return Vec::new() };
     let numbers: Vec<u64> = text.split_whitespace().filter_map(|number| number.parse().ok()).collect();
     let [open, _, max] = numbers[..] else { return Vec::new() };
@@ -83,7 +83,7 @@ pub fn open_files(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 
 /// The number of descriptors that a table really takes. Some hosts (containers, sandboxes) take
 /// fewer than the limit says.
-pub fn file_table(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn file_table(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some(limit) = host.is_this().then(|| host.process_limit("Max open files")).flatten() else {
         return Vec::new();
     };

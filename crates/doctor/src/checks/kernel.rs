@@ -23,7 +23,7 @@ fn version(host: &Host) -> Option<(String, (u32, u32))> {
 }
 
 /// The kernel's version.
-pub fn release(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn release(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
     let Some((release, version)) = version(host) else { return Vec::new() };
     let is = format!("the kernel is Linux {release}");
     if version >= RING_FROM {
@@ -34,7 +34,7 @@ pub fn release(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// The setting that forbids io_uring.
-pub fn ring_setting(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn ring_setting(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
     let name = "kernel.io_uring_disabled";
     let Some(disabled) = host.sysctl_number(name) else { return Vec::new() };
     let is = format!("{name} is {disabled}");
@@ -49,7 +49,7 @@ pub fn ring_setting(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// Whether the kernel grants a ring, as a trial.
-pub fn ring(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn ring(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
     if !host.is_this() {
         return Vec::new();
     }
@@ -62,7 +62,7 @@ pub fn ring(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// The limit on locked memory, which bounds rings on old kernels.
-pub fn locked_memory(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn locked_memory(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
     let (Some(limit), Some((_, version))) = (host.process_limit("Max locked memory"), version(host)) else {
         return Vec::new();
     };

@@ -17,7 +17,7 @@ pub(super) fn needed_bytes(load: &PlannedLoad) -> u64 {
 }
 
 /// The connections against the memory that is available.
-pub fn connections(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn connections(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some(available) = host.memory("MemAvailable") else { return Vec::new() };
     let (needed, is) = (needed_bytes(load), format!("{} of memory are available", bytes(available)));
     let ends = count(load.ends());
@@ -30,7 +30,7 @@ pub fn connections(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// `net.ipv4.tcp_mem`: pages of all sockets' buffers.
-pub fn tcp_memory(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn tcp_memory(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some([_, pressure, max]) = host.sysctl_three("net.ipv4.tcp_mem") else { return Vec::new() };
     let page = page_bytes();
     let is = format!(
@@ -82,7 +82,7 @@ pub fn tcp_memory(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// The greatest buffers of a connection, which bound its rate over a long path.
-pub fn buffers(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn buffers(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     /// Round trip of a far client, in seconds.
     const ROUND_TRIP_S: f64 = 0.1;
     /// The usual maximum of the kernel, which carries 320 Mbit/s over that path.
@@ -108,7 +108,7 @@ pub fn buffers(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// `net.ipv4.tcp_max_orphans`: connections that no program holds any more.
-pub fn orphans(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn orphans(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some(max) = host.sysctl_number("net.ipv4.tcp_max_orphans").filter(|_| load.serves()) else { return Vec::new() };
     let now = host.sockets("TCP", "orphan").unwrap_or(0);
     let is = format!("net.ipv4.tcp_max_orphans is {}, and there are {}", count(max), count(now));
@@ -126,7 +126,7 @@ pub fn orphans(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// Swap in use.
-pub fn swap(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn swap(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
     /// Pages that a host swaps out once and never needs again are no reason to speak.
     const USED_MIN: u64 = 64 << 20;
     let (Some(total), Some(free)) = (host.memory("SwapTotal"), host.memory("SwapFree")) else { return Vec::new() };
@@ -147,7 +147,7 @@ pub fn swap(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// Transparent huge pages, where the kernel makes room for them while a program waits.
-pub fn huge_pages(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn huge_pages(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
     let folder = "/sys/kernel/mm/transparent_hugepage";
     let chosen = |name: &str| {
         let text = host.text(&format!("{folder}/{name}"))?;

@@ -18,7 +18,7 @@ const LINK_SHARE: f64 = 0.9;
 const TRACKED_CLOSED_S: f64 = 120.0;
 
 /// Client and server on one host.
-pub fn path(_: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn path(_: &Host, load: &PlannedLoad) -> Vec<Finding> {
     if load.measures() && load.shared_host {
         let spoils = "they share CPUs and memory, and no network is between them: the figures hold for this pair, not for \
                       clients elsewhere";
@@ -65,7 +65,7 @@ fn route(host: &Host, address: u32) -> Option<String> {
 }
 
 /// Speed, duplex mode, packet size and errors of the interface.
-pub fn link(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn link(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     interfaces(host, load).iter().map(|interface| one_link(host, load, interface)).collect()
 }
 
@@ -117,7 +117,7 @@ fn one_link(host: &Host, load: &PlannedLoad, interface: &str) -> Finding {
 }
 
 /// Queues of the interface, and the CPUs that take care of them.
-pub fn queues(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn queues(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     interfaces(host, load).iter().filter_map(|interface| one_queue(host, interface)).collect()
 }
 
@@ -171,7 +171,7 @@ fn mask(cpus: usize) -> String {
 }
 
 /// Work that the interface could take from the CPUs.
-pub fn offloads(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn offloads(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     if !host.is_this() {
         return Vec::new();
     }
@@ -196,7 +196,7 @@ pub fn offloads(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// The table of tracked connections.
-pub fn connection_tracking(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn connection_tracking(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let name = "net.netfilter.nf_conntrack_max";
     let (Some(max), Some(now)) = (host.sysctl_number(name), host.sysctl_number("net.netfilter.nf_conntrack_count"))
     else {
@@ -222,7 +222,7 @@ pub fn connection_tracking(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// Rules that every packet passes.
-pub fn firewall(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn firewall(host: &Host, _: &PlannedLoad) -> Vec<Finding> {
     let tables: Vec<String> = ["/proc/net/ip_tables_names", "/proc/net/ip6_tables_names"]
         .iter()
         .filter_map(|path| host.text(path))

@@ -36,7 +36,7 @@ fn opens_ports(load: &PlannedLoad) -> bool {
 }
 
 /// The ports of the range against the connections that are open at once.
-pub fn range(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn range(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some((ports, is)) = usual_ports(host).filter(|_| opens_ports(load)) else { return Vec::new() };
     let connections = usize::try_from(load.connections).unwrap_or(usize::MAX);
     // Any address that is not loopback stands for a server elsewhere.
@@ -106,7 +106,7 @@ fn waits(host: &Host, load: &PlannedLoad) -> (f64, String) {
 }
 
 /// The ports that closed connections keep, at the rate of the load.
-pub fn time_wait(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn time_wait(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     if !opens_ports(load) || load.opened_per_s <= 0.0 {
         return Vec::new();
     }
@@ -152,7 +152,7 @@ fn more_ports(finding: Finding, host: &Host, load: &PlannedLoad, wanted: f64) ->
 }
 
 /// The ports that wait at this time.
-pub fn time_wait_now(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn time_wait_now(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let (Some(waiting), Some((ports, _))) = (host.sockets("TCP", "tw"), usual_ports(host)) else { return Vec::new() };
     let mut findings = Vec::new();
     let is = format!("{} connections are in TIME_WAIT now", count(waiting));

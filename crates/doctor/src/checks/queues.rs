@@ -27,7 +27,7 @@ fn burst(load: &PlannedLoad) -> f64 {
 }
 
 /// `net.core.somaxconn`: connections that wait to be accepted, per listening socket.
-pub fn listen_queue(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn listen_queue(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some(queue) = host.sysctl_number("net.core.somaxconn").filter(|_| load.serves()) else { return Vec::new() };
     let is = format!("net.core.somaxconn is {}", count(queue));
     if queue >= LISTEN_QUEUE_DEFAULT || burst(load) <= queue as f64 {
@@ -52,7 +52,7 @@ pub fn listen_queue(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// `net.ipv4.tcp_max_syn_backlog`: handshakes in progress, per listening socket.
-pub fn syn_backlog(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn syn_backlog(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some(queue) = host.sysctl_number("net.ipv4.tcp_max_syn_backlog").filter(|_| load.serves()) else {
         return Vec::new();
     };
@@ -75,7 +75,7 @@ pub fn syn_backlog(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// `net.ipv4.tcp_syncookies`.
-pub fn syn_cookies(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn syn_cookies(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some(cookies) = host.sysctl_number("net.ipv4.tcp_syncookies").filter(|_| load.serves()) else {
         return Vec::new();
     };
@@ -90,7 +90,7 @@ pub fn syn_cookies(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// `net.core.netdev_max_backlog`: packets that wait for a CPU, on loopback and with RPS.
-pub fn packet_backlog(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn packet_backlog(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some(queue) = host.sysctl_number("net.core.netdev_max_backlog") else { return Vec::new() };
     let is = format!("net.core.netdev_max_backlog is {}", count(queue));
     let dropped = dropped_packets(host);
@@ -121,7 +121,7 @@ fn dropped_packets(host: &Host) -> u64 {
 }
 
 /// Listen queues that overflowed since the start.
-pub fn listen_overflows(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn listen_overflows(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some(overflows) = host.tcp_counter("ListenOverflows").filter(|_| load.serves()) else { return Vec::new() };
     let is = format!("listen queues have overflowed {} times since the start of this host", count(overflows));
     if overflows == 0 {

@@ -38,7 +38,7 @@ fn mount(line: &str) -> Option<Mount> {
 }
 
 /// Whether reading a file writes its time of access.
-pub fn access_times(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn access_times(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some(mount) = load.tree.as_deref().and_then(|tree| mount_of(host, tree)) else { return Vec::new() };
     let has = |name: &str| mount.options.iter().any(|option| option == name);
     let remedy = format!("mount -o remount,noatime {} (and noatime in /etc/fstab)", mount.point);
@@ -55,7 +55,7 @@ pub fn access_times(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// The kind of the file system.
-pub fn file_system(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn file_system(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some(mount) = load.tree.as_deref().and_then(|tree| mount_of(host, tree)) else { return Vec::new() };
     let is = format!("{} is a file system of the kind {}", mount.point, mount.kind);
     if REMOTE.iter().any(|kind| mount.kind == *kind || mount.kind.starts_with("fuse.")) {
@@ -69,7 +69,7 @@ pub fn file_system(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// The room of the file system with the tree.
-pub fn room(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn room(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     const FREE_MIN: f64 = 0.05;
     let Some(tree) = load.tree.as_deref().filter(|_| host.is_this()) else { return Vec::new() };
     let Ok(room) = room_of(tree) else {
@@ -93,7 +93,7 @@ pub fn room(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// Watches on folders, by which the server learns of changes.
-pub fn watches(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn watches(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     /// The least that the kernel chooses by itself.
     const USUAL_MIN: u64 = 8192;
     let name = "fs.inotify.max_user_watches";

@@ -7,7 +7,7 @@ use crate::host::Host;
 use crate::load::PlannedLoad;
 
 /// How long the kernel takes to notice that a peer has vanished, for programs that ask it to.
-pub fn keepalive(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn keepalive(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let names = ["net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes"];
     let [Some(time_s), Some(interval_s), Some(probes)] = names.map(|name| host.sysctl_number(name)) else {
         return Vec::new();
@@ -30,7 +30,7 @@ pub fn keepalive(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 const KEEPALIVE_DEFAULT_S: u64 = 7200;
 
 /// Whether a kept connection starts its next response slowly.
-pub fn slow_start(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn slow_start(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let name = "net.ipv4.tcp_slow_start_after_idle";
     let Some(on) = host.sysctl_number(name).filter(|_| load.serves()) else { return Vec::new() };
     let is = format!("{name} is {on}");
@@ -42,7 +42,7 @@ pub fn slow_start(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
 }
 
 /// The congestion control and the queueing discipline that it wants.
-pub fn congestion(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
+pub(super) fn congestion(host: &Host, load: &PlannedLoad) -> Vec<Finding> {
     let Some(control) = host.sysctl("net.ipv4.tcp_congestion_control") else { return Vec::new() };
     let qdisc = host.sysctl("net.core.default_qdisc").unwrap_or_else(|| "not shown".to_owned());
     let is = format!("TCP congestion control is {control}, the default queueing discipline {qdisc}");

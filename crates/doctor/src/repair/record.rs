@@ -16,7 +16,7 @@ const SCHEMA: &str = "thalweg.undo/1";
 
 /// Settings with the values to put back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub(super) struct Record {
     schema: String,
     /// The start of the host in which the settings were changed: a restart undoes them itself.
     boot: String,
@@ -73,13 +73,13 @@ pub enum RecordError {
 
 impl Record {
     /// An empty record for a host.
-    pub fn of(host: &Host) -> Self {
+    pub(super) fn of(host: &Host) -> Self {
         Self { schema: SCHEMA.to_owned(), boot: boot(host), network: network(host), entries: Vec::new() }
     }
 
     /// Forgets the kernel's settings if the host has been restarted since, because they are gone.
     /// Files on the disk remain. Returns whether it was.
-    pub fn restart_if_stale(&mut self, host: &Host) -> bool {
+    pub(super) fn restart_if_stale(&mut self, host: &Host) -> bool {
         let now = boot(host);
         if self.boot == now {
             return false;
@@ -90,13 +90,13 @@ impl Record {
     }
 
     /// Whether the settings of the network are those of another namespace.
-    pub fn is_of_another_namespace(&self, host: &Host) -> bool {
+    pub(super) fn is_of_another_namespace(&self, host: &Host) -> bool {
         self.network != network(host)
     }
 
     /// Notes a change that is about to be made. A setting that was changed before keeps the value
     /// from before its first change.
-    pub fn plan(&mut self, change: &Change, before: Option<String>) {
+    pub(super) fn plan(&mut self, change: &Change, before: Option<String>) {
         let after = Some(change.value.clone());
         match self.entries.iter_mut().find(|entry| entry.path == change.path) {
             Some(entry) => entry.after = after,
@@ -105,14 +105,14 @@ impl Record {
     }
 
     /// Notes the value that a setting shows after it was written.
-    pub fn written(&mut self, path: &str, after: Option<String>) {
+    pub(super) fn written(&mut self, path: &str, after: Option<String>) {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.path == path) {
             entry.after = after;
         }
     }
 
     /// Notes that a setting was not written and still has the value `now`.
-    pub fn not_written(&mut self, path: &str, now: Option<&str>) {
+    pub(super) fn not_written(&mut self, path: &str, now: Option<&str>) {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.path == path) {
             entry.after = now.map(str::to_owned);
         }
@@ -120,7 +120,7 @@ impl Record {
     }
 
     /// Forgets a setting.
-    pub fn forget(&mut self, path: &str) {
+    pub(super) fn forget(&mut self, path: &str) {
         self.entries.retain(|entry| entry.path != path);
     }
 }
@@ -135,14 +135,14 @@ fn network(host: &Host) -> String {
 }
 
 /// The file of the record, locked against other processes while this value exists.
-pub struct Store {
+pub(super) struct Store {
     path: PathBuf,
     _lock: File,
 }
 
 impl Store {
     /// Opens the store in a folder, which is created if needed.
-    pub fn open(folder: &Path) -> Result<Self, RecordError> {
+    pub(super) fn open(folder: &Path) -> Result<Self, RecordError> {
         let of = |path: &Path| {
             let path = path.to_owned();
             move |source| RecordError::Io { path, source }
@@ -158,7 +158,7 @@ impl Store {
     }
 
     /// The record; `None` if there is none.
-    pub fn read(&self) -> Result<Option<Record>, RecordError> {
+    pub(super) fn read(&self) -> Result<Option<Record>, RecordError> {
         let text = match File::open(&self.path).and_then(|file| Ok((file.metadata()?.uid(), io::read_to_string(file)?)))
         {
             Ok((owner, text)) if owner == user_id() => text,
@@ -176,13 +176,13 @@ impl Store {
     }
 
     /// Replaces the record; it is on the disk when this returns.
-    pub fn write(&self, record: &Record) -> Result<(), RecordError> {
+    pub(super) fn write(&self, record: &Record) -> Result<(), RecordError> {
         let json = serde_json::to_vec_pretty(record).expect("a record is made of strings");
         write_whole(&self.path, &json).map_err(|source| self.io(source))
     }
 
     /// Removes the record.
-    pub fn remove(&self) -> Result<(), RecordError> {
+    pub(super) fn remove(&self) -> Result<(), RecordError> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.io(error)),
             _ => Ok(()),
@@ -196,7 +196,7 @@ impl Store {
 
 /// Replaces a file as a whole: a crash leaves the old one or the new one, and the new one is on the
 /// disk when this returns.
-pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+pub(super) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // The lock keeps other processes away, so one name will do; a crash leaves it to the next.

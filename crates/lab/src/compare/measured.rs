@@ -23,7 +23,7 @@ pub(super) struct Measured {
 
 impl Measured {
     /// None yet.
-    pub fn new(settings: &CompareSettings) -> Self {
+    pub(super) fn new(settings: &CompareSettings) -> Self {
         Self {
             last_side: settings.sides.len() - 1,
             rounds: Vec::new(),
@@ -37,12 +37,12 @@ impl Measured {
 
     /// The logarithms of B / A of the metric at this position, of the pairs that count; in a
     /// scaling those of its highest and its lowest level.
-    pub fn differences(&self, metric: usize) -> Vec<f64> {
+    pub(super) fn differences(&self, metric: usize) -> Vec<f64> {
         self.log_ratios(metric, A, self.last_side)
     }
 
     /// The logarithms of the ratios of two sides, of the pairs (or cycles) that count.
-    pub fn log_ratios(&self, metric: usize, from: usize, to: usize) -> Vec<f64> {
+    pub(super) fn log_ratios(&self, metric: usize, from: usize, to: usize) -> Vec<f64> {
         let value = |pair: usize, side: usize| {
             let is_it = |round: &&MeasuredRound| round.counts && round.pair == pair && round.side == side;
             self.rounds.iter().find(is_it)?.values[metric]

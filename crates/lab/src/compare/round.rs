@@ -72,7 +72,7 @@ impl<'a> Rounds<'a> {
     ///
     /// # Errors
     /// A side cannot be set up or reached, or gives no good response.
-    pub fn prepare(settings: &'a CompareSettings, watcher: &mut dyn Watcher) -> Result<Self, CompareError> {
+    pub(super) fn prepare(settings: &'a CompareSettings, watcher: &mut dyn Watcher) -> Result<Self, CompareError> {
         let mut rounds = Self {
             settings,
             metrics: settings.metrics.clone(),
@@ -150,7 +150,7 @@ impl<'a> Rounds<'a> {
     ///
     /// # Errors
     /// The side cannot be set up, or the client has failed.
-    pub fn measure(
+    pub(super) fn measure(
         &mut self,
         pair: usize,
         side: usize,

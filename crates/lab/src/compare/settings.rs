@@ -12,9 +12,9 @@ use crate::search::SearchError;
 use crate::target::{Target, TargetError};
 
 /// The position of the side that the other one is compared with.
-pub const A: usize = 0;
+pub(super) const A: usize = 0;
 /// The position of the side whose difference is sought.
-pub const B: usize = 1;
+pub(super) const B: usize = 1;
 
 /// A side: its target, the load on it, and its command.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ const SHORTFALLS: u32 = 4;
 
 /// The outcome of a trial with so many connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
+pub(super) enum Held {
     /// All were held and conformed.
     Met,
     /// The server did not hold all of them.
@@ -25,7 +25,7 @@ pub enum Held {
 
 /// The search.
 #[derive(Clone, Debug)]
-pub struct ConnectionSearch {
+pub(super) struct ConnectionSearch {
     /// The most that were held.
     met: usize,
     /// The least that were not, and whether it was the client that fell short there.
@@ -39,7 +39,7 @@ pub struct ConnectionSearch {
 
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MostHeld {
+pub(super) struct MostHeld {
     /// The most that were held; 0 if none were.
     pub met: usize,
     /// The least that the server did not hold; `None` if there was no such number.
@@ -54,13 +54,13 @@ impl ConnectionSearch {
     ///
     /// # Panics
     /// If a number is zero or `first` is above `max`.
-    pub fn new(first: usize, max: usize, width: f64) -> Self {
+    pub(super) fn new(first: usize, max: usize, width: f64) -> Self {
         assert!(first > 0 && first <= max && width >= 0.0, "a search has a range");
         Self { met: 0, above: None, first, max, width, doubted: (0, 0, 0) }
     }
 
     /// The number to try next; `None` if the search is over.
-    pub fn step(&self) -> Option<usize> {
+    pub(super) fn step(&self) -> Option<usize> {
         match self.above {
             None if self.met == 0 => Some(self.first),
             None if self.met >= self.max => None,
@@ -74,7 +74,7 @@ impl ConnectionSearch {
     }
 
     /// Records what the trial of the number that [`step`](Self::step) named showed.
-    pub fn record(&mut self, connections: usize, held: Held) {
+    pub(super) fn record(&mut self, connections: usize, held: Held) {
         if self.doubted.0 != connections {
             self.doubted = (connections, 0, 0);
         }
@@ -90,7 +90,7 @@ impl ConnectionSearch {
     }
 
     /// The result so far.
-    pub fn result(&self) -> MostHeld {
+    pub(super) fn result(&self) -> MostHeld {
         let beyond_client = self.above.is_some_and(|(_, by_client)| by_client);
         MostHeld {
             met: self.met,

@@ -5,16 +5,16 @@ use thalweg_measure::search::OverloadShape;
 use thalweg_units::display;
 
 /// At this share of the peak or more everywhere beyond it, a curve is flat.
-pub const FLAT_SHARE: f64 = 0.95;
+pub(super) const FLAT_SHARE: f64 = 0.95;
 /// Below this share of the peak anywhere beyond it, a curve has collapsed. The document's Apache
 /// fell to 7 %, which it calls a collapse.
-pub const COLLAPSED_SHARE: f64 = 0.5;
+pub(super) const COLLAPSED_SHARE: f64 = 0.5;
 /// Values within this share of the highest are the peak; the first of them is where it begins.
 const PEAK_SHARE: f64 = 0.999;
 
 /// The peak of a curve and the shape after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Peak {
+pub(super) struct Peak {
     /// The load at which it is.
     pub at: f64,
     /// Its height.
@@ -25,7 +25,7 @@ pub struct Peak {
 
 /// The curve beyond its peak.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Beyond {
+pub(super) struct Beyond {
     /// Its shape.
     pub shape: OverloadShape,
     /// Its lowest point there.
@@ -36,7 +36,7 @@ pub struct Beyond {
 
 impl Peak {
     /// The peak of points in ascending order; `None` if all are zero.
-    pub fn of(points: &[[f64; 2]]) -> Option<Self> {
+    pub(super) fn of(points: &[[f64; 2]]) -> Option<Self> {
         let most = points.iter().map(|[_, value]| *value).fold(0.0, f64::max);
         let position = points.iter().position(|[_, value]| *value > 0.0 && *value >= most * PEAK_SHARE)?;
         let [at, value] = points[position];
@@ -54,7 +54,7 @@ impl Peak {
     }
 
     /// The shape in words: `flat`, `declines`, `collapses`, or that the peak was not passed.
-    pub fn shape(&self) -> &'static str {
+    pub(super) fn shape(&self) -> &'static str {
         match self.beyond.map(|beyond| beyond.shape) {
             None => "not known: the peak is at the highest load",
             Some(OverloadShape::Flat) => "flat",
@@ -65,7 +65,7 @@ impl Peak {
 
     /// Peak, where it is, and the shape, as one sentence. `height` is the peak as a text, `load`
     /// the unit of the load.
-    pub fn sentence(&self, height: &str, load: &str) -> String {
+    pub(super) fn sentence(&self, height: &str, load: &str) -> String {
         let at = display::count(self.at as u64);
         let after = match self.beyond {
             None => "the highest load tried, so that the shape beyond it is not known".to_owned(),

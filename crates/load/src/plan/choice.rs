@@ -68,7 +68,7 @@ impl FromStr for Pick {
 
 /// Chooses for one thread. Each choice costs constant time and allocates nothing.
 #[derive(Clone, Debug)]
-pub struct Chooser {
+pub(crate) struct Chooser {
     count: usize,
     way: Way,
 }
@@ -83,7 +83,7 @@ enum Way {
 
 /// The list from which a thread chooses.
 #[derive(Clone, Copy, Debug)]
-pub struct Choices<'a> {
+pub(crate) struct Choices<'a> {
     /// How many requests it has.
     pub count: usize,
     /// Their weights, if they have some.
@@ -93,7 +93,7 @@ pub struct Choices<'a> {
 impl<'a> Choices<'a> {
     /// The choices that a list gives. Nothing is ever chosen from an empty one, whose requests come
     /// from elsewhere.
-    pub fn of(requests: &'a RequestList) -> Self {
+    pub(crate) fn of(requests: &'a RequestList) -> Self {
         Self { count: requests.len().max(1), weights: requests.weights() }
     }
 }
@@ -104,7 +104,7 @@ impl Chooser {
     /// # Panics
     /// The list is empty, it has no weights for [`Pick::Weighted`], there is no such thread, or a
     /// Zipf exponent is out of bounds.
-    pub fn new(pick: Pick, choices: Choices<'_>, seed: u64, thread: usize, threads: usize) -> Self {
+    pub(crate) fn new(pick: Pick, choices: Choices<'_>, seed: u64, thread: usize, threads: usize) -> Self {
         let Choices { count, weights } = choices;
         assert!(count > 0 && thread < threads, "there is a list and a thread");
         let random = || Pcg64Mcg::seed_from_u64(seed ^ STREAM ^ (thread as u64).rotate_left(32));
@@ -121,7 +121,7 @@ impl Chooser {
     }
 
     /// The next request's place in the list.
-    pub fn choose(&mut self) -> usize {
+    pub(crate) fn choose(&mut self) -> usize {
         match &mut self.way {
             Way::Sequential { next, step } => {
                 let chosen = *next;

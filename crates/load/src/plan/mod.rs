@@ -17,8 +17,8 @@ use crate::input::sessions::Sessions;
 use crate::replay::Recording;
 use crate::request::{RequestList, Templates};
 
-pub mod choice;
-pub mod rate;
+pub(crate) mod choice;
+pub(crate) mod rate;
 
 pub use self::choice::Pick;
 pub use self::rate::{RateError, RateProfile, RateText, Spacing};
@@ -28,10 +28,10 @@ pub const CONFORMING_BITS_PER_S: u64 = 320_000;
 
 /// The default of [`Plan::receive_window`], which no response of a usual size fills: the server is
 /// what is measured, not its wait for the client.
-pub const RECEIVE_WINDOW: u32 = 1 << 30;
+pub(crate) const RECEIVE_WINDOW: u32 = 1 << 30;
 
 /// The default of [`Plan::receive_buffer_bytes`].
-pub const RECEIVE_BUFFER_BYTES: usize = 64 * 1024;
+pub(crate) const RECEIVE_BUFFER_BYTES: usize = 64 * 1024;
 
 /// One load at one level for one length.
 #[derive(Clone, Debug)]

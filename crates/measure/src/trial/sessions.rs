@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// The longest session that is counted by its length, in calls; longer ones count as this one. It
 /// bounds the memory, and is far above the sessions of any recorded log.
-pub const CALLS_MAX: usize = 4095;
+pub(super) const CALLS_MAX: usize = 4095;
 
 /// The sessions of a trial. Times in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Default)]

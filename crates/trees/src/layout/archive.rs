@@ -63,13 +63,13 @@ const LIBRARIES: u64 = 164;
 const AMD64: u64 = 510;
 
 /// Packages of a suite.
-pub const PACKAGES_OF_SUITE: u64 = 63_440;
+pub(super) const PACKAGES_OF_SUITE: u64 = 63_440;
 
 /// The smallest package.
-pub const PACKAGE_BYTES_MIN: u64 = SIZES[0].1;
+pub(super) const PACKAGE_BYTES_MIN: u64 = SIZES[0].1;
 
 /// A package's size in bytes, at most `bytes_max`.
-pub fn package_bytes(draw: &mut Draw, bytes_max: u64) -> u64 {
+pub(super) fn package_bytes(draw: &mut Draw, bytes_max: u64) -> u64 {
     /// The parts into which each hundred-thousandth is divided.
     const PARTS: u64 = 1000;
     loop {
@@ -85,7 +85,7 @@ pub fn package_bytes(draw: &mut Draw, bytes_max: u64) -> u64 {
 }
 
 /// The packages that a source makes.
-pub fn packages_of_source(draw: &mut Draw) -> u64 {
+pub(super) fn packages_of_source(draw: &mut Draw) -> u64 {
     let rank = draw.below(1000);
     match PACKAGES_OF_SOURCE.iter().find(|(rank_max, _)| rank < *rank_max) {
         Some((_, packages)) => *packages,
@@ -94,24 +94,24 @@ pub fn packages_of_source(draw: &mut Draw) -> u64 {
 }
 
 /// An architecture.
-pub fn architecture(draw: &mut Draw) -> &'static str {
+pub(super) fn architecture(draw: &mut Draw) -> &'static str {
     if draw.below(1000) < AMD64 { "amd64" } else { "all" }
 }
 
 /// A version.
-pub fn version(draw: &mut Draw) -> String {
+pub(super) fn version(draw: &mut Draw) -> String {
     format!("{}.{}.{}-{}", draw.below(10), draw.below(30), draw.below(20), 1 + draw.below(9))
 }
 
 /// Names of sources; none comes twice.
 #[derive(Debug, Default)]
-pub struct SourceNames {
+pub(super) struct SourceNames {
     known: HashSet<String>,
 }
 
 impl SourceNames {
     /// Another name.
-    pub fn next(&mut self, draw: &mut Draw) -> String {
+    pub(super) fn next(&mut self, draw: &mut Draw) -> String {
         const CONSONANTS: &[u8] = b"bcdfghjklmnpqrstvwxz";
         const VOWELS: &[u8] = b"aeiou";
         let mut letter = |letters: &[u8]| letters[draw.below(letters.len() as u64) as usize] as char;
@@ -137,12 +137,12 @@ impl SourceNames {
 }
 
 /// The folder of a source below `pool/main`: its first letter, or four of a library.
-pub fn pool_folder(source: &str) -> &str {
+pub(super) fn pool_folder(source: &str) -> &str {
     if source.starts_with("lib") { &source[..source.len().min(4)] } else { &source[..1] }
 }
 
 /// The name of a source's package with that number.
-pub fn package_name(source: &str, number: u64) -> String {
+pub(super) fn package_name(source: &str, number: u64) -> String {
     const ENDINGS: [&str; 8] = ["", "-dev", "-doc", "-data", "-common", "-bin", "-tools", "-utils"];
     match ENDINGS.get(number as usize) {
         Some(ending) => format!("{source}{ending}"),

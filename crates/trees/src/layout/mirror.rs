@@ -10,13 +10,13 @@ use crate::layout::archive::{
 use crate::name::TreeName;
 
 /// Bytes of a mirror if none are given.
-pub const BYTES_DEFAULT: u64 = 1_000_000_000;
+pub(crate) const BYTES_DEFAULT: u64 = 1_000_000_000;
 
 /// A smaller mirror would have a few packages only.
-pub const BYTES_MIN: u64 = 10_000_000;
+pub(crate) const BYTES_MIN: u64 = 10_000_000;
 
 /// A mirror of this size has some seven million files, whose names take about a gigabyte.
-pub const BYTES_MAX: u64 = 10_000_000_000_000;
+pub(crate) const BYTES_MAX: u64 = 10_000_000_000_000;
 
 /// No package has more than this part of a small mirror.
 const PARTS_MIN: u64 = 20;
@@ -34,7 +34,7 @@ const INDEXES: [(&str, u64, u64); 4] = [
 
 /// A mirror of `bytes` bytes. Files of at least `sparse` bytes are holes. The indexes of the first
 /// suite are the most popular files, in the order above; all others follow in a random order.
-pub fn mirror(seed: u64, bytes: u64, sparse: Option<u64>) -> Layout {
+pub(crate) fn mirror(seed: u64, bytes: u64, sparse: Option<u64>) -> Layout {
     let mut files = packages(seed, bytes);
     let mut indexes = indexes(files.len() as u64);
     files.extend(indexes.split_off(INDEXES.len()));

@@ -23,34 +23,34 @@ const POISSON_MEAN: f64 = 5.0;
 const ZIPF_RANKS: [f64; FILES] = [9.0, 6.0, 4.0, 3.0, 1.0, 2.0, 5.0, 7.0, 8.0];
 
 /// The load of SPECweb96 for which the number of directories is computed if none is given.
-pub const OPERATIONS_PER_S_DEFAULT: f64 = 100.0;
+pub(crate) const OPERATIONS_PER_S_DEFAULT: f64 = 100.0;
 
 /// Connections of SPECweb99 for which the number of directories is computed if none is given.
-pub const CONNECTIONS_DEFAULT: f64 = 100.0;
+pub(crate) const CONNECTIONS_DEFAULT: f64 = 100.0;
 
 /// The highest load that a file set is made for; it would have some five terabytes.
-pub const LOAD_MAX: f64 = 1e6;
+pub(crate) const LOAD_MAX: f64 = 1e6;
 
 /// SPECweb96's directories at this target load: `10 * sqrt(operations per second / 5)`.
-pub fn specweb96_directories(operations_per_s: f64) -> usize {
+pub(crate) fn specweb96_directories(operations_per_s: f64) -> usize {
     ((operations_per_s / 5.0).sqrt() * 10.0) as usize
 }
 
 /// SPECweb99's directories for so many simultaneous connections: 25, and a fifth of the operations
 /// per second that they make with 400,000 bit/s each and 122,000 bits an operation.
-pub fn specweb99_directories(connections: f64) -> usize {
+pub(crate) fn specweb99_directories(connections: f64) -> usize {
     (25.0 + (400_000.0 / 122_000.0 * connections) / 5.0) as usize
 }
 
 /// One directory of SPECweb96 at the top of the tree.
-pub fn acme_spec() -> Layout {
+pub(crate) fn acme_spec() -> Layout {
     let mut layout = layout();
     push_directory(&mut layout, "", 1.0, &poisson_shares());
     layout
 }
 
 /// SPECweb96's file set; all directories are as popular as each other.
-pub fn specweb96(operations_per_s: f64) -> Layout {
+pub(crate) fn specweb96(operations_per_s: f64) -> Layout {
     let mut layout = layout();
     for number in 0..specweb96_directories(operations_per_s) {
         push_directory(&mut layout, &format!("dir{number:05}/"), 1.0, &poisson_shares());
@@ -59,7 +59,7 @@ pub fn specweb96(operations_per_s: f64) -> Layout {
 }
 
 /// SPECweb99's file set; the popularity of directories follows Zipf's law with exponent 1.
-pub fn specweb99(connections: f64) -> Layout {
+pub(crate) fn specweb99(connections: f64) -> Layout {
     let mut layout = layout();
     for number in 0..specweb99_directories(connections) {
         let directory = format!("file_set/dir{number:05}/");

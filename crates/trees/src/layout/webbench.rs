@@ -18,7 +18,7 @@ const CLASSES: [(u64, f64, u64, &str); 8] = [
 const FILES_PER_DIRECTORY: u64 = 100;
 
 /// WebBench's tree. The test's requests for files that do not exist are left out.
-pub fn webbench() -> Layout {
+pub(crate) fn webbench() -> Layout {
     let mut layout = Layout::default();
     for (class, (size, share, files, ending)) in CLASSES.into_iter().enumerate() {
         layout.classes.push(format!("{size} bytes"));

@@ -13,7 +13,7 @@ use thalweg_sys::handover::{Channel, MESSAGE_BYTES_MAX};
 
 /// An event for the server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Event {
+pub(super) enum Event {
     /// Answer an http-01 challenge (RFC 8555, 8.3).
     AnswerHttp { token: String, key_authorization: String },
     /// Answer it no more.
@@ -33,7 +33,7 @@ pub enum Event {
 
 /// A message to the process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Reply {
+pub(super) enum Reply {
     /// The server has applied the event.
     Applied,
     /// The server has not, for this reason.
@@ -53,7 +53,7 @@ const BYTES_MAX: usize = 1 << 20;
 ///
 /// # Errors
 /// The other end has gone.
-pub fn send(channel: &Channel, message: &impl Serialize) -> io::Result<()> {
+pub(super) fn send(channel: &Channel, message: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_vec(message)?;
     let mut parts = text.chunks(MESSAGE_BYTES_MAX - 1).peekable();
     while let Some(part) = parts.next() {
@@ -65,7 +65,7 @@ pub fn send(channel: &Channel, message: &impl Serialize) -> io::Result<()> {
 
 /// The parts of a message that has not come to its end.
 #[derive(Debug)]
-pub struct Assembler<T> {
+pub(super) struct Assembler<T> {
     text: Vec<u8>,
     message: PhantomData<fn() -> T>,
 }
@@ -81,7 +81,7 @@ impl<T: DeserializeOwned> Assembler<T> {
     ///
     /// # Errors
     /// The message is malformed or too large.
-    pub fn add(&mut self, part: &[u8]) -> io::Result<Option<T>> {
+    pub(super) fn add(&mut self, part: &[u8]) -> io::Result<Option<T>> {
         let malformed = || io::Error::new(io::ErrorKind::InvalidData, "a malformed message");
         let (&kind, rest) = part.split_first().ok_or_else(malformed)?;
         self.text.extend_from_slice(rest);

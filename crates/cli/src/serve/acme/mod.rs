@@ -25,15 +25,15 @@ use self::process::unix_second;
 use crate::configuration::Configuration;
 use crate::exit::remark;
 
-pub use self::settings::{describe, settings};
-pub use self::state::{fault, prepare};
+pub(super) use self::settings::{describe, settings};
+pub(super) use self::state::{fault, prepare};
 
 /// Most events that are applied at once. The process sends one after the other is acknowledged.
 const EVENTS_PER_CALL: usize = 16;
 
 /// The process with the ACME client, as the server sees it. It ends when this is dropped.
 #[derive(Debug)]
-pub struct AcmeProcess {
+pub(super) struct AcmeProcess {
     channel: Channel,
     incoming: Assembler<Event>,
 }
@@ -44,7 +44,10 @@ impl AcmeProcess {
     ///
     /// # Errors
     /// The host cannot start another process.
-    pub fn start(settings: Settings, configure: impl Fn() -> Result<Option<Settings>, String>) -> io::Result<Self> {
+    pub(super) fn start(
+        settings: Settings,
+        configure: impl Fn() -> Result<Option<Settings>, String>,
+    ) -> io::Result<Self> {
         let (channel, theirs) = Channel::pair()?;
         stand_apart(theirs.into(), move |channel| process::run(channel.into(), settings, &configure))?;
         Ok(Self { channel, incoming: Assembler::default() })
@@ -54,7 +57,7 @@ impl AcmeProcess {
     ///
     /// # Errors
     /// The process has ended.
-    pub fn reload(&self) -> io::Result<()> {
+    pub(super) fn reload(&self) -> io::Result<()> {
         send(&self.channel, &Reply::Reload)
     }
 
@@ -62,7 +65,7 @@ impl AcmeProcess {
     ///
     /// # Errors
     /// The process has ended.
-    pub fn apply(&mut self, running: &mut Running) -> io::Result<Vec<(Level, String)>> {
+    pub(super) fn apply(&mut self, running: &mut Running) -> io::Result<Vec<(Level, String)>> {
         let mut messages = Vec::new();
         for _ in 0..EVENTS_PER_CALL {
             let part = match self.channel.try_receive()? {
@@ -114,7 +117,7 @@ fn apply(event: Event, running: &mut Running, messages: &mut Vec<(Level, String)
 }
 
 /// The certificate at the start of a server.
-pub struct AtStart {
+pub(super) struct AtStart {
     /// A line about it for the operator.
     pub line: String,
     /// Its state for the status page.
@@ -123,7 +126,7 @@ pub struct AtStart {
 
 /// Serves with the certificate of the state directory from the start on, if there is one. Returns
 /// `None` if no certificate is to be obtained.
-pub fn install_stored(configuration: &Configuration, tls: Option<&mut ServerTls>) -> Option<AtStart> {
+pub(super) fn install_stored(configuration: &Configuration, tls: Option<&mut ServerTls>) -> Option<AtStart> {
     let (settings, tls) = (settings(configuration)?, tls?);
     let names = settings.names.join(", ");
     let read = StoredCertificate::read(&settings.state).map_err(|problem| problem.to_string());

@@ -28,7 +28,11 @@ const LOCKED_ATTEMPTS: u32 = 50;
 
 /// Runs the client until the server has ended. The settings are those at the start; `configure`
 /// reads them again.
-pub fn run(channel: Channel, settings: Settings, configure: &dyn Fn() -> Result<Option<Settings>, String>) -> i32 {
+pub(super) fn run(
+    channel: Channel,
+    settings: Settings,
+    configure: &dyn Fn() -> Result<Option<Settings>, String>,
+) -> i32 {
     let channel = Arc::new(channel);
     let (replies, incoming) = mpsc::channel();
     let reading = Arc::clone(&channel);
@@ -178,7 +182,7 @@ impl Host for Server {
 }
 
 /// Seconds since 1970-01-01 UTC.
-pub fn unix_second(moment: SystemTime) -> i64 {
+pub(super) fn unix_second(moment: SystemTime) -> i64 {
     let since = moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }

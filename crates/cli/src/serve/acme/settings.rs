@@ -7,7 +7,7 @@ use super::state;
 use crate::configuration::{Configuration, HTTP_PORT, HTTPS_PORT};
 
 /// The client's settings; `None` if no certificate is to be obtained.
-pub fn settings(configuration: &Configuration) -> Option<Settings> {
+pub(crate) fn settings(configuration: &Configuration) -> Option<Settings> {
     let tls = configuration.server.tls.as_ref().filter(|tls| tls.auto)?;
     Some(Settings {
         directory: tls.acme.directory.clone(),
@@ -42,7 +42,7 @@ fn challenges(listen: &[ListenAddr], tls: &TlsConfig) -> Vec<ChallengeKind> {
 }
 
 /// A line that says what would be obtained.
-pub fn describe(settings: &Settings) -> String {
+pub(crate) fn describe(settings: &Settings) -> String {
     let challenges: Vec<_> = settings.challenges.iter().map(ToString::to_string).collect();
     format!(
         "would obtain a certificate for {} from {} by {}, and keep it in {}\n",

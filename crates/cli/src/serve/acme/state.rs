@@ -22,7 +22,7 @@ const OF_ROOT: &str = "/var/lib/thalweg/acme";
 const OF_SERVICE: &str = "STATE_DIRECTORY";
 
 /// The state directory; `None` if no certificate is to be obtained.
-pub fn folder(configuration: &Configuration) -> Option<PathBuf> {
+pub(super) fn folder(configuration: &Configuration) -> Option<PathBuf> {
     let tls = configuration.server.tls.as_ref().filter(|tls| tls.auto)?;
     if let Some(state) = &tls.acme.state {
         return Some(state.clone());
@@ -45,7 +45,7 @@ pub fn folder(configuration: &Configuration) -> Option<PathBuf> {
 ///
 /// # Errors
 /// The directory cannot be made.
-pub fn prepare(configuration: &Configuration, account: Option<&Account>) -> Result<(), Failure> {
+pub(crate) fn prepare(configuration: &Configuration, account: Option<&Account>) -> Result<(), Failure> {
     let (Some(folder), Some(account)) = (folder(configuration), account) else { return Ok(()) };
     if folder.exists() {
         return Ok(());
@@ -59,7 +59,7 @@ pub fn prepare(configuration: &Configuration, account: Option<&Account>) -> Resu
 
 /// The fault of a directory that this user cannot write. One that is missing is made by root at a
 /// start, if the process `was_root`.
-pub fn fault(configuration: &Configuration, was_root: bool) -> Option<ConfigFault> {
+pub(crate) fn fault(configuration: &Configuration, was_root: bool) -> Option<ConfigFault> {
     let folder = folder(configuration).filter(|folder| !was_root || folder.exists())?;
     let error = ensure_writable(&folder).err()?;
     Some(ConfigFault { at: "tls.acme.state".to_owned(), what: unusable(&folder, &error) })
