@@ -6,10 +6,17 @@ FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo package test setup format lint check replay floor instructions docs fuzz
+
+# The commit since which `make check` looks for changes.
+SINCE ?= HEAD
+# Most tests wait more than they compute: .config/nextest.toml.
+THREADS ?= $(shell echo $$((2 * $$(nproc))))
+NEXTEST = PATH="$${XDG_CACHE_HOME:-$$HOME/.cache}/thalweg-tests/bin:$$PATH" $(CARGO) nextest run --locked --test-threads $(THREADS)
+
+.PHONY: help demo package test test-full check setup format lint tests doctests replay instructions docs fuzz
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: ## Build, serve a small tree, search its capacity, and write the report to target/thalweg-demo.html
 	@$(SETUP) build
@@ -29,38 +36,51 @@ test: ## Run all checks, as CI does
 	@$(MAKE) --no-print-directory setup
 	@$(MAKE) --no-print-directory format
 	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory check
-	@$(MAKE) --no-print-directory floor
+	@$(MAKE) --no-print-directory tests
+	@$(MAKE) --no-print-directory doctests
 	@$(MAKE) --no-print-directory instructions
 	@$(MAKE) --no-print-directory docs
 
-setup: ## Install the packages that the tests need, or list the missing ones
+# For nights and releases.
+test-full: export THALWEG_TEST_FULL = 1
+test-full: export THALWEG_TEST_DRIVERS = all
+test-full: ## Run all checks with both drivers, long seeds and live tools, the mutations, and fuzz each target for FUZZ_SECONDS
+	@$(MAKE) --no-print-directory setup
+	@$(MAKE) --no-print-directory format
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory tests NEXTEST_OPTIONS="--run-ignored all"
+	@$(MAKE) --no-print-directory doctests
+	@$(MAKE) --no-print-directory instructions
+	@$(MAKE) --no-print-directory docs
+	tests/mutations/run
+	@$(MAKE) --no-print-directory fuzz || echo "make test-full: the fuzz targets were not fuzzed (see above); their corpus was replayed"
+
+# The end-to-end tests and those of crates that the change cannot affect are left to `make test`.
+check: ## Run what a change of the working tree needs before a commit: format, lints, house rules, tests of affected crates
+	@$(MAKE) --no-print-directory format
+	@affected=$$(tests/affected $(SINCE)) || exit 1; \
+	$(NEXTEST) --package thalweg-cli --test tidy || exit 1; \
+	if [ -z "$$affected" ]; then echo "make check: no crate has changed"; exit 0; fi; \
+	$(CARGO) clippy --locked $$affected --all-targets -- -D warnings && \
+	$(NEXTEST) $$affected --filterset 'not binary(end_to_end) and not binary(tidy)'
+
+setup: ## Install what the tests need, or list what is missing
 	@$(SETUP) test
 
 format: ## Check that the code is formatted
 	$(CARGO) fmt --all --check
-	$(CARGO) fmt --manifest-path bench/floor/Cargo.toml --all --check
 
 lint: ## Lint all targets; warnings are errors
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
-# The end-to-end tests share the CPUs among themselves (tests/end_to_end/machine.rs), and those that wait for their turn take a thread:
-# the more threads, the fewer turns. Their names begin with an e, those of all other integration tests with something else.
-check: ## Run the tests: unit, property, simulated, driver contract, fuzz corpus, end to end
-	@status=0; \
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-3} $(CARGO) test --locked --workspace --no-fail-fast --lib --bins --test '[!e]*' \
-	    || status=$$?; \
-	$(CARGO) build --locked --package thalweg-cli --examples || status=$$?; \
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-12} $(CARGO) test --locked --workspace --no-fail-fast --test 'e*' || status=$$?; \
-	exit $$status
+tests: ## Run the tests: unit, property, simulated, driver contract, fuzz corpus, end to end
+	$(NEXTEST) --workspace $(NEXTEST_OPTIONS)
+
+doctests: ## Run the examples in the documentation of the crates that have some
+	$(CARGO) test --locked --doc --workspace
 
 replay: ## Run the fuzz targets on their stored corpus
-	$(CARGO) test --locked --workspace --test replay
-
-# It shares what it has in common with the workspace's build.
-floor: ## Check that the canned client and server of bench/ work
-	$(CARGO) clippy --locked --manifest-path bench/floor/Cargo.toml --target-dir target --all-targets -- -D warnings
-	$(CARGO) test --locked --manifest-path bench/floor/Cargo.toml --target-dir target --no-fail-fast
+	$(NEXTEST) --package thalweg-fuzz
 
 instructions: ## Count the instructions of a request, and compare them with the stored counts
 	bench/instructions
