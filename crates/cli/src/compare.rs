@@ -8,12 +8,12 @@ use std::time::Duration;
 use thalweg_lab::command::Parameter;
 use thalweg_lab::compare::metric::Metric;
 use thalweg_lab::compare::{self, CompareSettings, RoundLoad, Side};
-use thalweg_lab::document::Kind;
 use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::TestBed;
 use thalweg_load::{Extent, LoopPlan, RateProfile};
 use thalweg_measure::statistics::rounds::PairPlan;
+use thalweg_report::document::Kind;
 use thalweg_units::display;
 
 use crate::arrivals::Shape;

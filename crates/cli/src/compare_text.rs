@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use thalweg_lab::document::{Compare, Document, MetricComparison, ScaleLevel, ScaleResult};
+use thalweg_report::document::{Compare, Document, MetricComparison, ScaleLevel, ScaleResult};
 use thalweg_units::display;
 
 use crate::table::{Align, Table};

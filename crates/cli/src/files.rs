@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use thalweg_lab::file::write_whole;
+use thalweg_report::file::write_whole;
 use thalweg_trees::{Difference, Progress, Tree, TreeError, TreeSettings, Verified};
 use thalweg_units::display;
 

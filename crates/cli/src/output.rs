@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use thalweg_lab::document::{Document, Find};
-use thalweg_lab::file::{is_stream, write_whole};
-use thalweg_lab::report;
 use thalweg_measure::Verdict;
+use thalweg_report as report;
+use thalweg_report::document::{Document, Find};
+use thalweg_report::file::{is_stream, write_whole};
 
 use crate::command_line;
 use crate::exit::{Exit, Failure, remark};

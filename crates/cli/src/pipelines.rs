@@ -7,8 +7,8 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-use thalweg_lab::file::write_whole;
-use thalweg_lab::report::Labelled;
+use thalweg_report::Labelled;
+use thalweg_report::file::write_whole;
 
 use crate::exit::{Failure, remark};
 use crate::format;

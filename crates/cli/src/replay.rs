@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use thalweg_lab::document::{Document, Kind};
 use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::{TestBed, TrialRequest};
 use thalweg_load::{CheckTable, Extent, LogSummary, LoopPlan, Recording, ReplayHead};
+use thalweg_report::document::{Document, Kind};
 
 use crate::arrivals::CONNECTIONS_DEFAULT;
 use crate::arrivals::Shape;

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use thalweg_lab::document::Kind;
 use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::{TestBed, TrialRequest};
 use thalweg_load::{Extent, UserPlan};
+use thalweg_report::document::Kind;
 use thalweg_units::display;
 
 use crate::arrivals;

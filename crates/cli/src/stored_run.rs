@@ -6,12 +6,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use thalweg_lab::document::{Document, Trial};
-use thalweg_lab::report;
 use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::trial::{TestBed, Watcher};
 use thalweg_load::{Plan, Snapshot};
 use thalweg_measure::{Interval, Verdict};
+use thalweg_report as report;
+use thalweg_report::document::{Document, Trial};
 use thalweg_store::{FinishedRun, NewRun, Store, StoreError, default_path};
 
 use crate::exit::remark;

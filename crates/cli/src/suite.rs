@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use thalweg_lab::document::Kind;
 use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::suite::origin::OriginServer;
 use thalweg_lab::suite::{self, SuiteError, SuiteName, SuiteSettings};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::TestBed;
 use thalweg_load::{Extent, LoopPlan, Plan};
+use thalweg_report::document::Kind;
 use thalweg_units::display;
 use thalweg_wire::Version;
 

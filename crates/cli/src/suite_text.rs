@@ -2,8 +2,9 @@
 
 use std::fmt::{self, Write};
 
-use thalweg_lab::document::{Document, Figure};
-use thalweg_lab::suite::{Measured, reference};
+use thalweg_report::document::Measured;
+use thalweg_report::document::{Document, Figure};
+use thalweg_report::reference::reference;
 
 use crate::style;
 use crate::table::{Align, Table};

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use thalweg_lab::document::Kind;
 use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::sweep::{SweepSettings, SweepTarget, sweep as carry_out};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::TestBed;
 use thalweg_load::{Extent, LoopPlan, RateProfile, UserPlan};
+use thalweg_report::document::Kind;
 use thalweg_units::display;
 
 use crate::arrivals::{CONNECTIONS_DEFAULT, Shape, VISITS_DEFAULT};

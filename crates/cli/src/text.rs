@@ -5,10 +5,10 @@
 
 use std::fmt::Write;
 
-use thalweg_lab::document::{Document, Find, LimitedBy, LogDocument, Trial};
-use thalweg_lab::report;
 use thalweg_measure::limit::Statistic;
 use thalweg_measure::{Summary, Verdict};
+use thalweg_report as report;
+use thalweg_report::document::{Document, Find, LimitedBy, LogDocument, Trial};
 use thalweg_units::display;
 
 use crate::compare_text;
@@ -321,8 +321,8 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
 
 #[cfg(test)]
 mod tests {
-    use thalweg_lab::document::SkippedLines;
     use thalweg_measure::trial::StreamFigures;
+    use thalweg_report::document::SkippedLines;
 
     use super::*;
     use crate::format::fixture;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::document::Trial;
+use thalweg_report::document::Trial;
 
 /// Length of each of the trials.
 const LENGTH: Duration = Duration::from_secs(2);
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn processes_are_compared_by_their_goodput() {
         // Each process carries at most 600/s, whatever it is to offer.
-        let trial = serde_json::to_value(crate::report::sample::trial("x", 0.0, 500.0, 1.0)).unwrap();
+        let trial = serde_json::to_value(thalweg_report::sample::trial("x", 0.0, 500.0, 1.0)).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("client");
         let mut json = trial;

@@ -3,10 +3,10 @@
 
 use thalweg_measure::Verdict;
 use thalweg_measure::search::{Collapse, EndReason, SearchResult, shape_of};
+use thalweg_report::document::{Find, LimitedBy, Overload, OverloadShape, Trial};
 use thalweg_units::display;
 
 use crate::bottleneck::{Bottleneck, Evidence, name_bottleneck};
-use crate::document::{Find, LimitedBy, Overload, OverloadShape, Trial};
 
 /// The conclusion of a search.
 #[derive(Debug)]
@@ -154,46 +154,6 @@ fn overload_by(collapse: &Collapse) -> Overload {
         failed_looks: collapse.failed_probes,
         times: collapse.times,
         points: Vec::new(),
-    }
-}
-
-impl Overload {
-    /// Whether the target collapsed.
-    pub fn has_collapsed(&self) -> bool {
-        self.shape == OverloadShape::Collapse
-    }
-
-    /// The event as a clause without a full stop.
-    pub fn sentence(&self) -> String {
-        format!("the target {}", self.predicate())
-    }
-
-    /// The same, for a subject that is named before it.
-    pub fn predicate(&self) -> String {
-        let [held, overload] = [self.held_rate, self.overload_rate].map(display::rate);
-        let goodput = self.points.last().map(|point| display::rate(point.good_rate));
-        let times = if self.times > 1 { format!(" {} times", self.times) } else { String::new() };
-        let what = match (self.shape, self.failed_rate.map(display::rate), goodput) {
-            (OverloadShape::Collapse, Some(failed), _) => format!(
-                "collapsed{times}: it handled {held} before the overload at {overload}, and then not even {failed}"
-            ),
-            (OverloadShape::Collapse, None, goodput) => {
-                format!("collapsed: offered {overload}, it answered only {}", goodput.unwrap_or_default())
-            }
-            (OverloadShape::Flat, _, goodput) => {
-                format!("kept its goodput under overload: {} when offered {overload}", goodput.unwrap_or_default())
-            }
-            (OverloadShape::Decline, _, goodput) => {
-                format!("lost goodput under overload: {} when offered {overload}", goodput.unwrap_or_default())
-            }
-        };
-        match self.recovery_s {
-            Some(seconds) if seconds < 0.05 => format!("{what}; it recovered at once"),
-            Some(seconds) if seconds < 9.95 => format!("{what}; it recovered after {seconds:.1} s"),
-            Some(seconds) => format!("{what}; it recovered after {seconds:.0} s"),
-            None if self.waited_s > 0.0 => format!("{what}; it did not recover within {:.0} s", self.waited_s),
-            None => what,
-        }
     }
 }
 

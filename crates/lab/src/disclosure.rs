@@ -7,7 +7,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use crate::document::{Disclosure, Interface};
+use thalweg_report::document::{Disclosure, Interface};
 
 /// Variables of the environment that change how a program runs, and hold no secrets.
 const VARIABLES: [&str; 10] = [

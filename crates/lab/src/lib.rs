@@ -1,12 +1,11 @@
-//! Trials, searches, the observation of hosts, and reports: the steps from a load engine to a
-//! result.
+//! Trials, searches and the observation of hosts: the steps from a load engine to a result.
 //!
 //! A command prepares a [`trial::TestBed`] for its target, makes trials on it (one, or as many as
-//! [`search::find`] requests), and turns their results into a [`document::Document`] with
-//! [`result::document`]. The document is the result; texts and [`report`]s are made of it alone.
+//! [`search::find`] requests), and turns their results into a [`thalweg_report::document::Document`]
+//! with [`result::document`].
 //!
-//! Deliberately not here: reading options, printing, exit codes, and every judgement that is pure
-//! (see `measure`).
+//! Deliberately not here: reading options, printing, exit codes, reports, and every judgement that
+//! is pure (see `measure`).
 #![forbid(unsafe_code)]
 
 pub mod bottleneck;
@@ -16,14 +15,11 @@ pub mod compare;
 pub mod conclusion;
 pub mod credentials;
 mod disclosure;
-pub mod document;
 pub mod evidence;
-pub mod file;
 mod first_ends;
 pub mod observe;
 pub mod path_check;
 mod redirects;
-pub mod report;
 pub mod restarts;
 pub mod result;
 pub mod search;

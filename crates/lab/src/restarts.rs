@@ -7,11 +7,11 @@ use std::time::Duration;
 use thalweg_measure::Verdict;
 use thalweg_measure::search::EndReason;
 use thalweg_measure::statistics::{MeanInterval, geometric_mean};
+use thalweg_report::document::{Find, RestartedSearch};
 use thalweg_units::display;
 
 use crate::command::{CommandError, Parameter, RunningCommand};
 use crate::conclusion::Conclusion;
-use crate::document::{Find, RestartedSearch};
 use crate::search::{SearchError, SearchSettings, find};
 use crate::trial::{TestBed, Watcher};
 
@@ -193,9 +193,10 @@ fn across(thresholds: &[f64]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_report::sample;
+
     use super::*;
     use crate::conclusion::{nothing_good, nothing_offered};
-    use crate::report::sample;
 
     fn search(threshold: Option<f64>, verdict: Verdict) -> Conclusion {
         let trial = sample::trial("confirm", 0.0, 100.0, 1.0);

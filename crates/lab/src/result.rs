@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 use thalweg_load::{Plan, UserPlan};
 use thalweg_measure::Verdict;
+use thalweg_report::document::{
+    Compare, Document, Find, HostDocument, Kind, Measured, PlanDocument, SCHEMA, Sweep, Trial,
+};
 use thalweg_sys::proc;
 use thalweg_sys::resource_limits::descriptors;
 use thalweg_units::display;
 use thalweg_wire::Version;
 
 use crate::disclosure;
-use crate::document::{Compare, Document, Find, HostDocument, Kind, Measured, PlanDocument, SCHEMA, Sweep, Trial};
 use crate::trial::{TestBed, describe_load};
 
 /// Kernel settings that bear on how much a client or a server on this host can do.

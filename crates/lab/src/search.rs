@@ -12,12 +12,12 @@ use thalweg_measure::search::{
     EndReason, Phase, PlanError, Search, SearchPlan, SearchResult, Step, TailLimit, TrialSummary,
 };
 use thalweg_measure::{Limit, Outcome, Verdict};
+use thalweg_report::document::Trial;
 use thalweg_units::display;
 use thalweg_wire::Version;
 
 use crate::bottleneck::Evidence;
 use crate::conclusion::{Conclusion, conclude, nothing_good, nothing_offered};
-use crate::document::Trial;
 use crate::evidence::{self, Diagnosis};
 use crate::redirects;
 use crate::sink::{self, Sink, SinkSettings};

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use thalweg_load::{Extent, LoadError, LoopPlan, Plan, RateProfile, Spacing, UserPlan};
 use thalweg_measure::Verdict;
+use thalweg_report::document::{Sweep, SweepEnd, SweptTarget, Trial};
 use thalweg_units::display;
 
-use crate::document::{Sweep, SweepEnd, SweptTarget, Trial};
 use crate::trial::{TestBed, TrialRequest, Watcher};
 
 /// The name of a sweep's trials.

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use thalweg_disk::document::Document;
 use thalweg_disk::{Origin, Plan, PlanError, measure};
-use thalweg_lab::file::write_whole;
-use thalweg_lab::report;
+use thalweg_report as report;
+use thalweg_report::file::write_whole;
 
 use crate::exit::{Exit, Failure, remark};
 use crate::interrupt::Interrupt;

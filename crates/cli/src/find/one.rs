@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_lab::document::{Document, Kind};
 use thalweg_lab::restarts::{Restarts, find_across_restarts};
 use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::search::{self, SearchSettings};
@@ -12,6 +11,7 @@ use thalweg_lab::target::Target;
 use thalweg_lab::trial::TestBed;
 use thalweg_load::{Extent, LoopPlan, Plan, RateProfile};
 use thalweg_measure::Limit;
+use thalweg_report::document::{Document, Kind};
 
 use crate::arrivals::CONNECTIONS_DEFAULT;
 use crate::arrivals::Shape;

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use thalweg_lab::document::{Document, Find};
-use thalweg_lab::file::write_whole;
-use thalweg_lab::report::{self, Labelled};
 use thalweg_measure::Verdict;
+use thalweg_report::document::{Document, Find};
+use thalweg_report::file::write_whole;
+use thalweg_report::{self as report, Labelled};
 use thalweg_units::display;
 
 use super::one::{Prepared, search};

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use thalweg_lab::document::{Document, Trial};
 use thalweg_measure::{Histogram, LoopKind, Outcome, Summary};
+use thalweg_report::document::{Document, Trial};
 
 use super::quantities::{Address, BYTES_PER_KB, US_PER_MS, measures_target, ratio, sample_stddev, span_s};
 

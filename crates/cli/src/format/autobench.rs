@@ -4,7 +4,7 @@
 //! left out here, as in all other tables of Thalweg. Neither names nor values have white space,
 //! since bench2graph takes the line apart there.
 
-use thalweg_lab::document::{Document, Sweep, Trial};
+use thalweg_report::document::{Document, Sweep, Trial};
 
 use super::tsv::{Row, autobench, none};
 
@@ -54,7 +54,7 @@ fn join(fields: &[String], separator: char) -> String {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_lab::document::{SweepEnd, SweptTarget};
+    use thalweg_report::document::{SweepEnd, SweptTarget};
 
     use super::super::fixture;
     use super::*;

@@ -5,10 +5,10 @@
 //! that says so, and one with PASS has none; the exit code and a pipeline's own count of failures
 //! therefore agree.
 
-use thalweg_lab::document::{Compare, Document, Figure, Find, Measured, Sweep, Trial};
-use thalweg_lab::report;
 use thalweg_measure::limit::{Limit, Statistic};
 use thalweg_measure::{LoopKind, Verdict};
+use thalweg_report as report;
+use thalweg_report::document::{Compare, Document, Figure, Find, Measured, Sweep, Trial};
 use thalweg_units::display;
 
 use crate::progress::trial_line;
@@ -243,7 +243,7 @@ fn rates(document: &Document, sweep: &Sweep) -> Vec<TestCase> {
 /// descriptive.
 fn metrics(document: &Document, compare: &Compare) -> Vec<TestCase> {
     let seconds: f64 = document.trials.iter().map(|trial| trial.seconds).sum();
-    let case = |metric: &thalweg_lab::document::MetricComparison| {
+    let case = |metric: &thalweg_report::document::MetricComparison| {
         let end = if metric.primary { document.verdict.into() } else { CaseEnd::Passed };
         let sentence = match end {
             CaseEnd::Passed | CaseEnd::Skipped => metric.sentence.clone(),
@@ -276,8 +276,8 @@ fn figures(measured: &Measured) -> Vec<TestCase> {
 mod tests {
     use std::time::Duration;
 
-    use thalweg_lab::document::{SuiteName, SweepEnd, SweptTarget, Unit};
     use thalweg_measure::trial::{Note, Reason};
+    use thalweg_report::document::{SuiteName, SweepEnd, SweptTarget, Unit};
 
     use super::super::fixture;
     use super::*;

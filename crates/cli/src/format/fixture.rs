@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_lab::document::{
-    Bytes, Client, Connections, Disclosure, Document, HostDocument, Kind, PlanDocument, Rates, SCHEMA, Sample,
-    SessionsSummary, Trial,
-};
 use thalweg_measure::trial::Sessions;
 use thalweg_measure::{
     Causes, Counts, Histogram, IntervalSummary, LoopKind, Outcome, Outcomes, StatusClasses, StatusCodes, Summary,
     Verdict,
+};
+use thalweg_report::document::{
+    Bytes, Client, Connections, Disclosure, Document, HostDocument, Kind, PlanDocument, Rates, SCHEMA, Sample,
+    SessionsSummary, Trial,
 };
 
 const US: u64 = 1000;
 const MS: u64 = 1000 * US;
 
 /// Ten seconds of 50 connections per second with four calls each, ten of which failed.
-pub fn trial() -> Trial {
+pub(crate) fn trial() -> Trial {
     let ends = [
         (Outcome::Good, 1980),
         (Outcome::FailedCheck, 5),
@@ -105,7 +105,7 @@ pub fn trial() -> Trial {
 }
 
 /// A trial without requests.
-pub fn nothing() -> Trial {
+pub(crate) fn nothing() -> Trial {
     let empty = || times(&[]);
     Trial {
         offered_rate: None,
@@ -139,7 +139,7 @@ pub fn nothing() -> Trial {
 
 /// Intervals in which so many responses were completed, each in 300 us, and two sessions, or one
 /// less in the tenth.
-pub fn intervals(completed: &[u64], width_s: f64) -> Vec<IntervalSummary> {
+pub(crate) fn intervals(completed: &[u64], width_s: f64) -> Vec<IntervalSummary> {
     let one = |(position, completed): (usize, &u64)| IntervalSummary {
         t: position as f64 * width_s,
         offered: *completed,
@@ -156,7 +156,7 @@ pub fn intervals(completed: &[u64], width_s: f64) -> Vec<IntervalSummary> {
 }
 
 /// Twenty sessions of three calls, of which one failed after its first.
-pub fn sessions() -> SessionsSummary {
+pub(crate) fn sessions() -> SessionsSummary {
     let mut sessions = Sessions::default();
     (0..19).for_each(|number| sessions.record_completed(2000 * MS, 3, if number == 0 { 2 } else { 1 }));
     sessions.record_failed(500 * MS, 1, 1);
@@ -164,7 +164,7 @@ pub fn sessions() -> SessionsSummary {
 }
 
 /// A document of those trials.
-pub fn document(trials: Vec<Trial>) -> Document {
+pub(crate) fn document(trials: Vec<Trial>) -> Document {
     let settings = [("timeout", "5s"), ("http", "1.1"), ("method", "GET"), ("calls", "4"), ("conn-rate", "50/s")];
     Document {
         schema: SCHEMA.into(),

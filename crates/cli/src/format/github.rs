@@ -5,9 +5,9 @@
 //! first says something about the target, the second about the machine that measured.
 
 use anstream::adapter::strip_str;
-use thalweg_lab::document::Document;
-use thalweg_lab::report::{self, Labelled};
 use thalweg_measure::Verdict;
+use thalweg_report::document::Document;
+use thalweg_report::{self as report, Labelled};
 
 use super::cases::{CaseEnd, test_cases};
 use crate::text;
@@ -80,7 +80,7 @@ fn longest_run(text: &str, wanted: char) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_lab::document::Trial;
+    use thalweg_report::document::Trial;
 
     use super::super::fixture;
     use super::*;

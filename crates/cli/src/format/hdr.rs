@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use thalweg_lab::document::{Document, Trial};
 use thalweg_measure::Histogram;
 use thalweg_measure::hdr_log::{Entry, write};
+use thalweg_report::document::{Document, Trial};
 
 use super::quantities::{measures_target, span_s};
 

@@ -5,7 +5,7 @@ mod errors;
 
 use std::fmt::Write;
 
-use thalweg_lab::document::{Document, SessionsSummary, Trial};
+use thalweg_report::document::{Document, SessionsSummary, Trial};
 use thalweg_units::{parse_rate, parse_time};
 
 pub(crate) use errors::Errors;

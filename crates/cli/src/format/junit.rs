@@ -8,8 +8,8 @@ use std::io;
 
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
-use thalweg_lab::document::Document;
-use thalweg_lab::report::{self, Labelled};
+use thalweg_report::document::Document;
+use thalweg_report::{self as report, Labelled};
 
 use super::cases::{CaseEnd, TestCase, test_cases};
 
@@ -179,8 +179,8 @@ fn pairs<'a>(attributes: &'a [(&'static str, String)]) -> impl Iterator<Item = (
 
 #[cfg(test)]
 mod tests {
-    use thalweg_lab::document::Trial;
     use thalweg_measure::Verdict;
+    use thalweg_report::document::Trial;
 
     use super::super::fixture;
     use super::*;

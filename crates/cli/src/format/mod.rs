@@ -29,7 +29,7 @@ pub(crate) use httperf::httperf;
 pub(crate) use junit::{junit, junit_of_failure};
 pub(crate) use prometheus::prometheus;
 
-use thalweg_lab::document::Document;
+use thalweg_report::document::Document;
 
 /// The table with tabs between fields: one line per trial, or autobench's of a sweep.
 pub(crate) fn tsv(document: &Document) -> String {

@@ -13,7 +13,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
-use thalweg_lab::report::Labelled;
+use thalweg_report::Labelled;
 
 use self::families::{Families, Value};
 
@@ -67,8 +67,8 @@ impl Collector for Figures {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use thalweg_lab::document::{Document, Trial};
     use thalweg_measure::Verdict;
+    use thalweg_report::document::{Document, Trial};
 
     use super::super::fixture;
     use super::*;

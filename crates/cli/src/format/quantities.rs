@@ -1,7 +1,7 @@
 //! Quantities that several of the other tools' forms print, and their units.
 
-use thalweg_lab::document::{Document, Trial};
 use thalweg_measure::Summary;
+use thalweg_report::document::{Document, Trial};
 use url::{Position, Url};
 
 pub(super) const US_PER_MS: f64 = 1e3;

@@ -1,7 +1,7 @@
 //! Rates sampled every five seconds, as httperf does: their spread says how steady a server was.
 
-use thalweg_lab::document::Trial;
 use thalweg_measure::IntervalSummary;
+use thalweg_report::document::Trial;
 
 use super::quantities::span_s;
 

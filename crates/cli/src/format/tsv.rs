@@ -5,10 +5,10 @@
 //! empty, since tools that split at white space would take the next one for it: a dash says that
 //! there is no value.
 
-use super::httperf::Errors;
-use thalweg_lab::document::{Document, Trial};
 use thalweg_measure::{LoopKind, Summary};
+use thalweg_report::document::{Document, Trial};
 
+use super::httperf::Errors;
 use super::quantities::{BYTES_PER_KB, US_PER_MS, connections, ratio, span_s};
 use super::samples::Samples;
 

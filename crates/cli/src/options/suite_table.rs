@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use thalweg_lab::document::SuiteName;
+use thalweg_report::document::SuiteName;
 
 use super::values::{CpuList, parse_cpus, parse_scale, positive, positive_number, whole};
 

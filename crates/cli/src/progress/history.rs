@@ -149,12 +149,12 @@ impl Bin {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// An interval in which `offered` requests were offered, and all but `errors` of them took
     /// `ms`.
-    pub fn interval(width_ms: u64, offered: u64, errors: u64, ms: u64) -> Interval {
+    pub(crate) fn interval(width_ms: u64, offered: u64, errors: u64, ms: u64) -> Interval {
         let mut response_time = Histogram::new();
         response_time.record_n(ms * 1_000_000, offered - errors);
         Interval {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use thalweg_lab::document::Trial;
 use thalweg_measure::Verdict;
+use thalweg_report::document::Trial;
 use thalweg_units::display;
 
 use super::dashboard::{errors_of, minutes};

@@ -19,10 +19,10 @@ mod view;
 
 use std::time::{Duration, Instant};
 
-use thalweg_lab::document::Trial;
 use thalweg_lab::trial::Watcher;
 use thalweg_load::{Plan, Snapshot};
 use thalweg_measure::Interval;
+use thalweg_report::document::Trial;
 
 use self::stream::Stream;
 use self::view::{Pause, View};

@@ -6,10 +6,10 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use thalweg_lab::document::{Document, Trial};
 use thalweg_lab::trial::describe_load;
 use thalweg_load::Plan;
 use thalweg_measure::{Interval, IntervalSummary, Verdict};
+use thalweg_report::document::{Document, Trial};
 
 /// A line of the stream. Trials are counted from 0 in the order in which they are made.
 #[derive(Debug, Serialize)]

@@ -4,11 +4,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use thalweg_lab::document::Trial;
 use thalweg_lab::trial::describe_load;
 use thalweg_load::{Extent, Plan, Snapshot};
 use thalweg_measure::limit::{Limit, Statistic};
 use thalweg_measure::{Interval, Verdict};
+use thalweg_report::document::Trial;
 
 use super::history::History;
 

@@ -14,7 +14,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use thalweg_lab::file::write_whole;
+use thalweg_report::file::write_whole;
 
 use super::input_run::{InputRun, page};
 use crate::exit::Failure;

@@ -1,7 +1,7 @@
 //! A run that a report is about, and the page about several of them.
 
-use thalweg_lab::document::{Document, SCHEMA};
-use thalweg_lab::report;
+use thalweg_report as report;
+use thalweg_report::document::{Document, SCHEMA};
 
 use crate::exit::Failure;
 

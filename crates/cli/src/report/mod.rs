@@ -8,9 +8,9 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use anstream::adapter::strip_str;
-use thalweg_lab::document::Document;
-use thalweg_lab::file::write_whole;
-use thalweg_lab::report;
+use thalweg_report as report;
+use thalweg_report::document::Document;
+use thalweg_report::file::write_whole;
 
 use crate::exit::{Exit, Failure};
 use crate::format;

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use memchr::memchr_iter;
-use thalweg_lab::file::WholeFile;
+use thalweg_report::file::WholeFile;
 use thalweg_sessions::{Client, Contents, Converter, Filter, Settings, Sink, Summary};
 
 use self::blocks::{Block, Blocks};

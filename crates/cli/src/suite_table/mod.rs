@@ -10,14 +10,13 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use thalweg_lab::document::SuiteName;
-use thalweg_lab::file::write_whole;
-use thalweg_lab::report;
 use thalweg_lab::servers::{ServerSetting, ServersFile, ServersFileError, pinned};
 use thalweg_lab::suite::origin::OriginServer;
-use thalweg_lab::suite_table::{
-    self, CellState, FolderError, Table, TableFolder, TableServer, TableSettings, TableSuite,
-};
+use thalweg_lab::suite_table::{self, FolderError, Table, TableFolder, TableServer, TableSettings, TableSuite};
+use thalweg_report as report;
+use thalweg_report::cell::CellState;
+use thalweg_report::document::SuiteName;
+use thalweg_report::file::write_whole;
 use thalweg_sys::DriverChoice;
 use thalweg_sys::resource_limits::{descriptors, raise_descriptors};
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use thalweg_lab::document::SuiteName;
-use thalweg_lab::suite_table::{Cell, CellState};
+use thalweg_report::cell::{Cell, CellState};
+use thalweg_report::document::SuiteName;
 
 /// The figures of all cells. It fits 60 columns, so that it can be mailed.
 pub(super) fn of(cells: &[Cell]) -> String {

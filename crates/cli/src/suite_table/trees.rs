@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use thalweg_lab::document::SuiteName;
+use thalweg_report::document::SuiteName;
 use thalweg_trees::{Progress, Tree, TreeError, TreeName, TreeSettings};
 use thalweg_units::display;
 

@@ -3,8 +3,9 @@
 
 use std::time::Instant;
 
-use thalweg_lab::document::SuiteName;
-use thalweg_lab::suite_table::{Cell, TableWatcher};
+use thalweg_lab::suite_table::TableWatcher;
+use thalweg_report::cell::Cell;
+use thalweg_report::document::SuiteName;
 
 use crate::exit::remark;
 use crate::interrupt::Interrupt;

@@ -1,11 +1,11 @@
 //! The client's ceiling against the built-in sink, held against the rate that was found.
 
-use super::collected::Evidence;
 use thalweg_measure::search::EndReason;
+use thalweg_report::document::{Finding, LimitedBy, Strength, Trial};
 use thalweg_units::display;
 
+use super::collected::Evidence;
 use super::trials::{Selection, highest};
-use crate::document::{Finding, LimitedBy, Strength, Trial};
 
 const KIND: &str = "calibration";
 

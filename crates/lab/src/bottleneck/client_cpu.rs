@@ -1,11 +1,11 @@
 //! The CPU time of the load threads: what the control group, other programs and the hypervisor
 //! kept from them.
 
-use super::collected::Evidence;
+use thalweg_report::document::{Finding, LimitedBy, Strength, Trial};
 use thalweg_units::display;
 
+use super::collected::Evidence;
 use super::trials::{Selection, highest, length_of, rate_of};
-use crate::document::{Finding, LimitedBy, Strength, Trial};
 
 const KIND: &str = "client CPU";
 

@@ -1,9 +1,9 @@
 //! One client process against two at the same total.
 
-use super::collected::Evidence;
+use thalweg_report::document::{Finding, LimitedBy, Strength};
 use thalweg_units::display;
 
-use crate::document::{Finding, LimitedBy, Strength};
+use super::collected::Evidence;
 use crate::evidence::SecondClient;
 
 const KIND: &str = "two clients";

@@ -1,8 +1,8 @@
 //! The evidence that a search has collected.
 
 use thalweg_measure::search::SearchResult;
+use thalweg_report::document::Trial;
 
-use crate::document::Trial;
 use crate::evidence::{Diagnosis, SecondClient};
 
 /// Everything that a search has collected.

@@ -1,7 +1,8 @@
 //! The order of the trials: a target that fails at rates that it has carried before.
 
+use thalweg_report::document::{Finding, LimitedBy, Strength};
+
 use super::collected::Evidence;
-use crate::document::{Finding, LimitedBy, Strength};
 
 pub(super) fn findings(seen: &Evidence<'_>) -> Vec<Finding> {
     let lasting = seen.result.collapse.filter(|collapse| collapse.recovery_s.is_none());

@@ -1,9 +1,9 @@
 //! The path: packets that queue on it, and packets that it loses.
 
-use super::collected::Evidence;
+use thalweg_report::document::{Finding, LimitedBy, Strength, Trial};
 use thalweg_units::display;
 
-use crate::document::{Finding, LimitedBy, Strength, Trial};
+use super::collected::Evidence;
 use crate::evidence::{Diagnosis, HandshakeTimes, PathFigures};
 
 const KIND: &str = "path";

@@ -1,10 +1,10 @@
 //! The target's own words: responses and refusals by which it turns load away.
 
 use thalweg_measure::Outcome;
+use thalweg_report::document::{Finding, LimitedBy, Strength, Trial};
 use thalweg_units::display;
 
 use super::trials::{Selection, highest, rate_of};
-use crate::document::{Finding, LimitedBy, Strength, Trial};
 
 const KIND: &str = "refusals";
 

@@ -1,10 +1,10 @@
 //! Descriptors and local ports that the client lacked.
 
 use thalweg_measure::Outcome;
+use thalweg_report::document::{Finding, LimitedBy, Strength, Trial};
 use thalweg_units::display;
 
 use super::trials::{Selection, rate_of};
-use crate::document::{Finding, LimitedBy, Strength, Trial};
 
 const KIND: &str = "resources";
 

@@ -4,7 +4,7 @@
 use super::collected::Evidence;
 use thalweg_measure::search::EndReason;
 
-use crate::document::{Finding, LimitedBy};
+use thalweg_report::document::{Finding, LimitedBy};
 
 /// The bottleneck and the evidence for it.
 #[derive(Debug, Clone, PartialEq)]

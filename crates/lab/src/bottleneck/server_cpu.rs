@@ -1,10 +1,10 @@
 //! The server's CPU time, where its processes run on this host or an observer runs on theirs.
 
-use super::collected::Evidence;
+use thalweg_report::document::{Finding, LimitedBy, ServerObservation, Strength};
 use thalweg_units::display;
 
+use super::collected::Evidence;
 use super::trials::{Selection, rate_of};
-use crate::document::{Finding, LimitedBy, ServerObservation, Strength};
 
 const KIND: &str = "server CPU";
 

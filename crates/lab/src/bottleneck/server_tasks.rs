@@ -1,9 +1,9 @@
 //! The server's processes and their threads, where they run on this host.
 
-use super::collected::Evidence;
+use thalweg_report::document::{Finding, LimitedBy, Strength};
 use thalweg_units::display;
 
-use crate::document::{Finding, LimitedBy, Strength};
+use super::collected::Evidence;
 use crate::evidence::ServerFigures;
 
 const KIND: &str = "server's threads";

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use thalweg_measure::search::{Collapse, EndReason, PhaseCounts, SearchResult};
 use thalweg_measure::{Counts, LoopKind, Outcome, Outcomes, Verdict};
+use thalweg_report::document::LimitedBy::{self, Client, Network, Server, Undetermined};
+use thalweg_report::document::{Finding, Strength, Trial};
+use thalweg_report::sample;
 
 use super::*;
 use crate::client_process::TwoClients;
-use crate::document::LimitedBy::{self, Client, Network, Server, Undetermined};
-use crate::document::{Finding, Strength, Trial};
 use crate::evidence::{
     Diagnosis, HandshakeTimes, InterfaceFigures, PathFigures, SecondClient, ServerFigures, TaskFigures,
 };
-use crate::report::sample;
 
 /// A search that found 1000/s to 1020/s with a client that carries 5000/s, on two hosts.
 struct Case {

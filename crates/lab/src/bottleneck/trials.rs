@@ -2,8 +2,8 @@
 
 use thalweg_measure::Verdict;
 use thalweg_measure::search::{EndReason, Phase, SearchResult};
+use thalweg_report::document::Trial;
 
-use crate::document::Trial;
 use crate::evidence;
 
 /// Overloads up to this multiple of the upper bound show the bottleneck at that bound; further

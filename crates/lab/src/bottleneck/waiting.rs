@@ -3,12 +3,12 @@
 //! A handshake takes the time of the path alone, since the server's kernel answers it. A first byte
 //! that takes far longer has waited on the server's host, whatever the server did with its CPU.
 
-use super::collected::Evidence;
 use thalweg_measure::Outcome;
+use thalweg_report::document::{Finding, LimitedBy, Strength, Trial};
 use thalweg_units::display;
 
+use super::collected::Evidence;
 use super::path::{delayed_by_loss, is_known, queues, time};
-use crate::document::{Finding, LimitedBy, Strength, Trial};
 use crate::evidence::{Diagnosis, PathFigures};
 
 const KIND: &str = "waiting";

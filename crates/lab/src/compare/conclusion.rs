@@ -7,13 +7,15 @@ use thalweg_measure::statistics::rounds::{
     CONFIDENCE, CONFIDENCE_PLANNED, PAIRS_MIN, PairPlan, SIGNIFICANCE, pairs_needed, smallest_detectable,
 };
 use thalweg_measure::statistics::signed_rank::SignedRank;
+use thalweg_report::document::{
+    Compare, CompareEnd, ComparedSide, Difference, MetricComparison, Planning, Round, Trial,
+};
 use thalweg_units::display;
 
 use super::measured::Measured;
 use super::metric::{LoadKind, Metric, Tally};
 use super::round::{MeasuredRound, Rounds};
 use super::settings::{A, CompareSettings, RoundLoad};
-use crate::document::{Compare, CompareEnd, ComparedSide, Difference, MetricComparison, Planning, Round, Trial};
 
 /// A completed comparison.
 #[derive(Debug)]

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use thalweg_report::document::CompareEnd;
+
 use super::round::MeasuredRound;
 use super::settings::{A, CompareSettings};
-use crate::document::CompareEnd;
 
 /// The rounds of a comparison, as far as it came.
 #[derive(Debug)]

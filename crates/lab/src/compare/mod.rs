@@ -22,13 +22,13 @@ mod settings;
 use std::time::Instant;
 
 use thalweg_measure::statistics::interleaving::order;
+use thalweg_report::document::CompareEnd;
 
 pub use self::conclusion::Comparison;
 use self::measured::Measured;
 use self::round::Rounds;
 use self::settings::{A, B};
 pub use self::settings::{CompareError, CompareSettings, RoundLoad, Scale, Side};
-use crate::document::CompareEnd;
 use crate::trial::Watcher;
 
 /// The pairs that may be invalid one after the other before the comparison ends.

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use thalweg_load::{Extent, LoopPlan, Plan, RateProfile, Spacing};
 use thalweg_measure::limit::Statistic;
 use thalweg_measure::{Outcome, Verdict};
+use thalweg_report::document::{CompareEnd, Trial};
 use thalweg_sys::{PeerAddr, proc, process_group};
 use thalweg_units::display;
 
 use super::metric::{LoadKind, Metric, Tally};
 use super::settings::{A, CompareError, CompareSettings, RoundLoad};
 use crate::command::RunningCommand;
-use crate::document::{CompareEnd, Trial};
 use crate::redirects;
 use crate::search::{self, SearchSettings};
 use crate::target::Target;

@@ -8,11 +8,11 @@ use thalweg_measure::statistics::median;
 use thalweg_measure::statistics::rounds::CONFIDENCE;
 use thalweg_measure::statistics::scaling::ScalingLaw;
 use thalweg_measure::statistics::signed_rank::SignedRank;
+use thalweg_report::document::{ScaleLevel, ScaleResult, UniversalScaling};
 
 use super::measured::Measured;
 use super::metric::Metric;
 use super::settings::Scale;
-use crate::document::{ScaleLevel, ScaleResult, UniversalScaling};
 
 /// Levels from which on the universal law is fitted.
 const UNIVERSAL_LEVELS_MIN: usize = 3;

@@ -1,6 +1,6 @@
 //! The figures of a diagnosis, in the form in which they are judged.
 
-use crate::document::Trial;
+use thalweg_report::document::Trial;
 
 /// An overload with the samples beside it.
 #[derive(Clone, Debug)]

@@ -17,10 +17,10 @@ use std::time::Duration;
 use thalweg_load::{LoadError, Plan};
 use thalweg_measure::Verdict;
 use thalweg_measure::search::{EndReason, SearchResult};
+use thalweg_report::document::Trial;
 use thalweg_sys::affinity::allowed_cpus;
 
 use crate::client_process::{TwoClients, compare};
-use crate::document::Trial;
 use crate::path_check;
 use crate::trial::{TestBed, TrialRequest, Watcher};
 use sampler::Sampler;

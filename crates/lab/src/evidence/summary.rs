@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use thalweg_observe::Sample;
+use thalweg_report::document::Trial;
 
 use super::figures::{Diagnosis, HandshakeTimes, PathFigures, ServerFigures, TaskFigures};
 use super::observed;
 use super::sampler::{PathSamples, Samples, ServerSamples};
-use crate::document::Trial;
 
 impl Diagnosis {
     pub(super) fn of(trial: Trial, idle: HandshakeTimes, samples: Samples) -> Self {

@@ -15,7 +15,7 @@ use thalweg_observe::{LocalObserver, Sample, Series, ServerName, Settings, serie
 use thalweg_sys::affinity::allowed_cpus;
 use thalweg_sys::proc::cgroup_throttled_ns;
 
-use crate::document;
+use thalweg_report::document;
 
 pub use server::LocalServer;
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use thalweg_observe::sample::{ConnectionFigures, Sample, Server, Stall};
 
-use crate::document::{BusiestThread, ConnectionSummary, HostFigures, InterfaceUse, ServerFigures, ServerObservation};
+use thalweg_report::document::{
+    BusiestThread, ConnectionSummary, HostFigures, InterfaceUse, ServerFigures, ServerObservation,
+};
 
 /// Sums up a sample; the CPUs of the load are left out.
 pub(super) fn of(sample: &Sample, load_cpus: &[usize]) -> ServerObservation {

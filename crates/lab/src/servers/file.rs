@@ -5,9 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use thalweg_report::document::SuiteName;
 
 use super::placeholders::{self, KNOWN};
-use crate::document::SuiteName;
 
 /// Largest file of servers, and largest template, in bytes.
 pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -13,4 +13,4 @@ mod running;
 pub(crate) use file::file_name;
 
 pub use file::{ServerSpec, ServersFile, ServersFileError, is_dynamic_path};
-pub use running::{RunningServer, ServerFacts, ServerSetting, StartError, pinned, version};
+pub use running::{RunningServer, ServerSetting, StartError, pinned, version};

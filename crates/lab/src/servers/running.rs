@@ -9,12 +9,13 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
+use thalweg_report::cell::ServerFacts;
 use thalweg_sys::affinity;
 use url::Url;
 
 use super::file::{ServerSpec, read_bounded};
 use super::placeholders::{Values, fill};
+
 use crate::command::{CommandError, RunningCommand, shell};
 
 /// The interval at which a starting server is asked.
@@ -65,25 +66,6 @@ impl ServerSetting {
         let folders = [self.root.clone(), self.here.clone(), std::env::temp_dir()];
         folders.into_iter().find(|folder| !folder.as_os_str().as_encoded_bytes().iter().all(is_plain))
     }
-}
-
-/// The facts about a server that a reader needs to start the same one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServerFacts {
-    /// The first line of the version.
-    pub version: Option<String>,
-    /// The command, filled in, with `thalweg` for this program.
-    pub command: String,
-    /// The CPUs that it was pinned to.
-    pub cpus: Vec<usize>,
-    /// Its configurations by name, filled in.
-    pub configurations: BTreeMap<String, String>,
-    /// The limit on its descriptors.
-    #[serde(default)]
-    pub descriptors: u64,
-    /// The descriptors that are left for connections: the bound of servers that have one.
-    #[serde(default)]
-    pub connections: u64,
 }
 
 /// The reasons why a server did not start.

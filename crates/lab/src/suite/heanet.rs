@@ -6,13 +6,13 @@ use std::time::Duration;
 use thalweg_load::{Extent, LoopPlan, Plan, UserPlan};
 use thalweg_measure::Verdict;
 use thalweg_measure::trial::Reason;
+use thalweg_report::document::{Curve, CurveLine, Unit};
 use thalweg_trees::TreeFile;
 use thalweg_units::display;
 use thalweg_wire::Version;
 
 use super::modem;
 use super::stage::{Stage, Stop};
-use crate::document::{Curve, CurveLine, Unit};
 use crate::trial::TrialResult;
 
 /// `ab -c 100 -n 1000`.

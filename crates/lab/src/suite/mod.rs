@@ -13,7 +13,6 @@
 //! | `modem` | acme-modem: simultaneous downloads at the speed of a modem |
 //! | `held` | the most connections that a server holds, each at its pace |
 //! | `connections` | the search for the most connections that a server holds |
-//! | `reference` | the source documents' own figures |
 //! | `shape` | peak and shape of a curve over the load |
 //!
 //! docs/suites.md has the rules in words and each choice where a document is silent. Writing trees
@@ -27,7 +26,6 @@ mod modem;
 pub mod origin;
 mod presence;
 mod rate;
-mod reference;
 mod requests;
 mod settings;
 mod shape;
@@ -38,11 +36,10 @@ mod webbench;
 use thalweg_measure::Verdict;
 use thalweg_trees::{Tree, TreeName, TreeSettings};
 
-pub use self::reference::{Reference, reference};
 pub use self::settings::{CLIENTS, PACE_BITS_PER_S, SuiteError, SuiteSettings};
 use self::stage::{Stage, Stop};
-pub use crate::document::{Curve, CurveLine, Figure, Measured, SuiteName, Unit};
 use crate::trial::{TestBed, Watcher};
+pub use thalweg_report::document::{Curve, CurveLine, Figure, Measured, SuiteName, Unit};
 
 /// The reason of a suite that the user ended.
 const INTERRUPTED: &str = "interrupted: the figures measured before that are kept";

@@ -1,11 +1,11 @@
 //! ACME's downloads at the speed of a modem: how many at once a server carries.
 
+use thalweg_report::document::Unit;
 use thalweg_units::display;
 use thalweg_wire::Version;
 
 use super::held::{self, HoldRules};
 use super::stage::{Stage, Stop};
-use crate::document::Unit;
 
 /// The name of the figure.
 const CONNECTIONS: &str = "connections";

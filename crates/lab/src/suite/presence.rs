@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use thalweg_load::{Extent, LoopPlan, Plan, RunFigures, start};
 use thalweg_measure::Outcome;
+use thalweg_report::document::SuiteName;
 use thalweg_trees::{Tree, TreeFile, TreeName};
 use thalweg_units::display;
 use thalweg_wire::Version;
@@ -13,7 +14,6 @@ use super::dynamic;
 use super::requests::base_path;
 use super::settings::SuiteError;
 use super::stage::{Stage, Stop};
-use crate::document::SuiteName;
 
 /// The least that a request of the check may take.
 const TIMEOUT_MIN: Duration = Duration::from_secs(10);

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use thalweg_load::{Extent, LoopPlan, Plan};
 use thalweg_measure::{Limit, Verdict};
+use thalweg_report::document::{Find, LimitedBy, SuiteName, Trial, Unit};
 use thalweg_units::display;
 use thalweg_wire::Version;
 
 use super::stage::{Stage, Stop};
 use crate::conclusion::Conclusion;
-use crate::document::{Find, LimitedBy, SuiteName, Trial, Unit};
 use crate::search::SearchSettings;
 
 /// The limit of the search. A connect that the server's queue has no room for is attempted again

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use thalweg_load::{LoadError, PackError, TlsPlan};
+use thalweg_report::document::SuiteName;
 use thalweg_sys::DriverChoice;
 use thalweg_trees::TreeError;
 
-use crate::document::SuiteName;
 use crate::search::SearchError;
 
 /// The clients of WebBench's mixes in the document: 1, 16, and up to 144 by 16.

@@ -2,12 +2,12 @@
 //! each on a line of 400,000 bit/s and with at least 320,000 bit/s of it.
 
 use thalweg_load::CONFORMING_BITS_PER_S;
+use thalweg_report::document::Unit;
 use thalweg_units::display;
 use thalweg_wire::Version;
 
 use super::held::{self, HoldRules};
 use super::stage::{Stage, Stop};
-use crate::document::Unit;
 
 /// The name of the figure.
 const CONNECTIONS: &str = "connections";

@@ -3,6 +3,7 @@
 use thalweg_doctor::needs::DESCRIPTORS_BESIDE;
 use thalweg_load::{Extent, LoopPlan, Pick, Plan, RequestList};
 use thalweg_measure::{Limit, Verdict};
+use thalweg_report::document::{Curve, Figure, Measured, SuiteName, Trial, Unit};
 use thalweg_sys::resource_limits::raise_descriptors;
 use thalweg_trees::{Tree, TreeFile};
 use thalweg_units::display;
@@ -12,7 +13,6 @@ use super::dynamic;
 use super::requests;
 use super::settings::{SuiteError, SuiteSettings};
 use crate::conclusion::Conclusion;
-use crate::document::{Curve, Figure, Measured, SuiteName, Trial, Unit};
 use crate::search::{self, SearchError, SearchSettings};
 use crate::trial::{TestBed, TrialRequest, TrialResult, Watcher};
 

@@ -8,13 +8,13 @@ use std::time::Duration;
 use thalweg_load::{Extent, LoopPlan, Plan};
 use thalweg_measure::Verdict;
 use thalweg_measure::interval::Interval;
+use thalweg_report::document::{Curve, CurveLine, Unit};
 use thalweg_units::display;
 use thalweg_wire::Version;
 
 use super::settings::CLIENTS;
 use super::shape::{COLLAPSED_SHARE, FLAT_SHARE, Peak};
 use super::stage::{Stage, Stop};
-use crate::document::{Curve, CurveLine, Unit};
 use crate::trial::TrialResult;
 
 /// Worker threads of a client.

@@ -8,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use thalweg_report::document::Document;
 use thalweg_sys::process_group;
 
-use crate::document::Document;
 use crate::servers::pinned;
 
 /// The interval at which the process is looked at.

@@ -11,9 +11,10 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::cell::Cell;
-use crate::document::SuiteName;
-use crate::file::write_whole;
+use thalweg_report::cell::Cell;
+use thalweg_report::document::SuiteName;
+use thalweg_report::file::write_whole;
+
 use crate::servers::file_name;
 
 /// An open folder, which no other process works on.
@@ -100,7 +101,8 @@ impl TableFolder {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cell::CellState;
+    use thalweg_report::cell::CellState;
+
     use super::*;
 
     fn cell(key: &str) -> Cell {

@@ -34,9 +34,10 @@ pub(super) fn key(
 
 #[cfg(test)]
 mod tests {
+    use thalweg_report::document::SuiteName;
+
     use super::super::settings::TableServer;
     use super::*;
-    use crate::document::SuiteName;
     use crate::servers::ServerSetting;
 
     fn spec(name: &str, dynamic: Option<&str>) -> ServerSpec {

@@ -4,14 +4,14 @@ use std::ffi::OsString;
 use std::io;
 use std::time::Instant;
 
+use thalweg_report::cell::{Cell, CellState, ServerFacts};
+use thalweg_report::document::SuiteName;
 use thalweg_units::display;
 
-use super::cell::{Cell, CellState};
 use super::client::{self, ClientEnd};
 use super::settings::{TableSettings, TableSuite};
 use super::watcher::TableWatcher;
-use crate::document::SuiteName;
-use crate::servers::{RunningServer, ServerFacts, ServerSpec, StartError};
+use crate::servers::{RunningServer, ServerSpec, StartError};
 
 /// Starts the server, measures it and ends it.
 pub(super) fn measure(

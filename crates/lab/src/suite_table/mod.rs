@@ -3,7 +3,6 @@
 //!
 //! | module | owns |
 //! | --- | --- |
-//! | `cell` | the result of one suite with one server |
 //! | `folder` | the folder that keeps the cells, so that a table that was cut short goes on |
 //! | `client` | the client process |
 //! | `settings` | the suites, the servers, and how they are run |
@@ -15,7 +14,6 @@
 //! A cell is kept as soon as it is measured. Servers have no part in the client's process: one that
 //! takes the client's memory or descriptors spoils its own cell alone.
 
-mod cell;
 mod client;
 mod folder;
 mod key;
@@ -24,7 +22,6 @@ mod run;
 mod settings;
 mod watcher;
 
-pub use cell::{Cell, CellState};
 pub use folder::{FolderError, TableFolder};
 pub use run::{Table, TableError, run};
 pub use settings::{TableServer, TableSettings, TableSuite};

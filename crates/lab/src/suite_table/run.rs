@@ -7,13 +7,14 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::cell::{Cell, CellState};
+use thalweg_report::cell::{Cell, CellState};
+use thalweg_report::document::SuiteName;
+
 use super::folder::TableFolder;
 use super::key::key;
 use super::measure::measure;
 use super::settings::{TableServer, TableSettings, TableSuite};
 use super::watcher::TableWatcher;
-use crate::document::SuiteName;
 use crate::servers;
 
 /// The cells of a table, measured now and before.

@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 
-use crate::document::SuiteName;
+use thalweg_report::document::SuiteName;
+
 use crate::servers::{ServerSetting, ServerSpec};
 
 /// The suites, the servers, and how they are run.

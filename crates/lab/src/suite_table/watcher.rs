@@ -1,7 +1,7 @@
 //! Following a table.
 
-use super::cell::Cell;
-use crate::document::SuiteName;
+use thalweg_report::cell::Cell;
+use thalweg_report::document::SuiteName;
 
 /// Follows a table.
 pub trait TableWatcher {

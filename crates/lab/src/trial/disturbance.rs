@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use thalweg_measure::trial::TrialFigures;
+use thalweg_report::document::SpoiledSecond;
 use thalweg_units::display;
 
 use super::cpu_watch::{CpuUseOfOthers, Taken};
-use crate::document::SpoiledSecond;
 
 /// The time that other programs, or the hypervisor, took from a trial.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -10,13 +10,13 @@ use thalweg_measure::trial::{
     Certainty, Judgement, Sessions, StreamFigures, Thresholds, TlsFigures, TrialFigures, lag_bound,
 };
 use thalweg_measure::{Course, Interval, Limit, StatusClasses, Verdict, verdict};
+use thalweg_report::document::{Client, RUN_INTERRUPTED, Trial};
 use thalweg_sys::PeerAddr;
 use thalweg_sys::affinity::allowed_cpus;
 use thalweg_units::display;
 
 use self::cpu_watch::{CpuUseOfOthers, CpuWatch};
 use crate::client_process::ClientCommand;
-use crate::document::{Client, RUN_INTERRUPTED, Trial};
 use crate::first_ends::FirstEndsWatch;
 use crate::observe::{HostObserver, LocalServer, Observation, TrialObservation};
 use crate::path_check::PathCheck;
@@ -159,7 +159,7 @@ impl TestBed {
     }
 
     /// The target's host since the command began, as far as it was observed.
-    pub(crate) fn observation(&self) -> Option<crate::document::Observation> {
+    pub(crate) fn observation(&self) -> Option<thalweg_report::document::Observation> {
         self.observer.get()?.as_ref()?.document(self.started)
     }
 

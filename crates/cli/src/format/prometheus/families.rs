@@ -2,9 +2,9 @@
 //!
 //! Names are a contract with queries and alerts: families are added, never renamed.
 
-use thalweg_lab::document::{Compare, Document, Find, LimitedBy, Measured, Sweep, Trial};
-use thalweg_lab::report::Labelled;
 use thalweg_measure::{Summary, Verdict};
+use thalweg_report::Labelled;
+use thalweg_report::document::{Compare, Document, Find, LimitedBy, Measured, Sweep, Trial};
 
 use super::super::cases::{CaseEnd, test_cases};
 use super::super::quantities::span_s;

@@ -65,28 +65,28 @@ pub enum Strength {
 
 impl Finding {
     /// A finding that points at a part.
-    pub(crate) fn of(culprit: LimitedBy, strength: Strength, kind: &str, sentence: String) -> Self {
+    pub fn of(culprit: LimitedBy, strength: Strength, kind: &str, sentence: String) -> Self {
         Self { kind: kind.to_owned(), culprit, strength, cause: None, sentence, figures: BTreeMap::new() }
     }
 
     /// A finding that describes the circumstances.
-    pub(crate) fn context(kind: &str, sentence: String) -> Self {
+    pub fn context(kind: &str, sentence: String) -> Self {
         Self::of(LimitedBy::Undetermined, Strength::Context, kind, sentence)
     }
 
     /// The same with its cause.
-    pub(crate) fn caused_by(self, cause: &str) -> Self {
+    pub fn caused_by(self, cause: &str) -> Self {
         Self { cause: Some(cause.to_owned()), ..self }
     }
 
     /// The same with one more figure.
-    pub(crate) fn figure(mut self, name: &str, value: f64) -> Self {
+    pub fn figure(mut self, name: &str, value: f64) -> Self {
         self.figures.insert(name.to_owned(), value);
         self
     }
 
     /// Whether it can name a culprit.
-    pub(crate) fn names(&self) -> bool {
+    pub fn names(&self) -> bool {
         self.culprit != LimitedBy::Undetermined && self.strength >= Strength::Shows
     }
 }

@@ -1,9 +1,10 @@
 //! The result of one suite with one server.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::document::{Document, Measured, SuiteName};
-use crate::servers::ServerFacts;
 
 /// One suite with one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +33,25 @@ pub struct Cell {
     pub choices: Vec<String>,
     /// The result of the client process, if it gave one.
     pub document: Option<Document>,
+}
+
+/// The facts about a server that a reader needs to start the same one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerFacts {
+    /// The first line of the version.
+    pub version: Option<String>,
+    /// The command, filled in, with `thalweg` for this program.
+    pub command: String,
+    /// The CPUs that it was pinned to.
+    pub cpus: Vec<usize>,
+    /// Its configurations by name, filled in.
+    pub configurations: BTreeMap<String, String>,
+    /// The limit on its descriptors.
+    #[serde(default)]
+    pub descriptors: u64,
+    /// The descriptors that are left for connections: the bound of servers that have one.
+    #[serde(default)]
+    pub connections: u64,
 }
 
 /// How a cell has ended.
@@ -67,7 +87,7 @@ impl Cell {
     }
 
     /// Its worth as a result: of two cells with one key, the one with less is dropped.
-    pub(super) fn worth(&self) -> (bool, usize, bool) {
+    pub fn worth(&self) -> (bool, usize, bool) {
         let figures = self.measured().map_or(&[][..], |measured| &measured.figures);
         let values = figures.iter().filter(|figure| figure.value.is_some()).count();
         (self.state == CellState::Complete, values, self.is_whole())
@@ -90,7 +110,7 @@ impl Cell {
 mod tests {
     use super::*;
     use crate::document::{Figure, Kind, Unit};
-    use crate::report::sample;
+    use crate::sample;
 
     #[test]
     fn a_result_with_more_figures_is_worth_more() {

@@ -8,10 +8,10 @@ use thalweg_units::display;
 use super::chart::{Axis, Chart, Color, Dashes, Mark, Panel, Point, Series};
 use super::lead::{Entry, Lead, ratio_to_first};
 use super::words;
+use crate::cell::ServerFacts;
+use crate::cell::{Cell, CellState};
 use crate::document::{Curve, CurveLine, Document, Figure, Measured, SuiteName, Unit};
-use crate::servers::ServerFacts;
-use crate::suite::reference;
-use crate::suite_table::{Cell, CellState};
+use crate::reference::reference;
 
 /// Height of each chart.
 const HEIGHT: f64 = 320.0;

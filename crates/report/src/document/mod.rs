@@ -44,7 +44,7 @@ pub use thalweg_measure::trial::{Bytes, Connections, Rates, Sample, SessionsSumm
 pub const SCHEMA: &str = "thalweg.result/1";
 
 /// How the reason of an interrupted trial begins.
-pub(crate) const RUN_INTERRUPTED: &str = "the run was interrupted";
+pub const RUN_INTERRUPTED: &str = "the run was interrupted";
 
 /// One result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

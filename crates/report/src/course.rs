@@ -151,7 +151,7 @@ fn in_words(trial: &Trial, points: &[Point]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::sample;
 
     #[test]
     fn responses_behind_the_window_do_not_lower_its_rate() {

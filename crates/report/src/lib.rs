@@ -1,12 +1,19 @@
-//! The report: one HTML file about one result, for a team to read.
+//! Results: the document that every command that measures leaves behind, and the report on it, one
+//! HTML file for a team to read.
 //!
 //! The file is complete: no request leaves it, which its content security policy enforces whatever
 //! its scripts do, so that it can be kept beside the result, mailed, and read on a machine without
 //! a network. The same document gives the same bytes. The method defines the meaning of figures;
 //! the page only shows the document's content.
 //!
+//! Deliberately not here: measuring, and the text and other tools' formats that the command prints.
+//!
 //! | module | owns |
 //! | --- | --- |
+//! | [`document`] | the result document, `thalweg.result/1` |
+//! | [`cell`] | the result of one suite with one server |
+//! | [`reference`] | the source documents' own figures of suites |
+//! | [`file`] | files that are written whole or not at all |
 //! | `answer` | the answer in one sentence |
 //! | `headline` | the trial that the answer rests on |
 //! | `by_rate`, `course`, `spread`, `observed` | the charts: over the offered rate, over time, over the percentiles, of the target's host |
@@ -20,16 +27,22 @@
 //! | `trials`, `sections` | tables and text |
 //! | `words` | figures as the page writes them |
 
+#![forbid(unsafe_code)]
+
 mod answer;
 mod by_rate;
+pub mod cell;
 mod chart;
 mod compare;
 mod course;
 mod curve;
 mod disk;
+pub mod document;
+pub mod file;
 mod headline;
 mod lead;
 mod observed;
+pub mod reference;
 mod sections;
 mod several;
 mod spread;
@@ -39,7 +52,7 @@ mod trials;
 mod words;
 
 #[cfg(test)]
-pub(crate) mod sample;
+mod sample;
 #[cfg(test)]
 mod tests;
 
@@ -54,9 +67,9 @@ use self::by_rate::ByRate;
 use self::chart::Chart;
 use self::curve::Curve;
 use self::headline::headline_trial;
+use crate::cell::Cell;
 use crate::document::{Document, Kind, Trial};
 use crate::file::write_whole;
-use crate::suite_table::Cell;
 
 /// The answer of `document` in one sentence.
 pub fn sentence(document: &Document) -> String {

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::chart::{Axis, Chart, Color, Dashes, Mark, Panel, Point, Series};
 use super::words;
 use crate::document::{Curve, Figure, Measured};
-use crate::suite::{Reference, reference};
+use crate::reference::{Reference, reference};
 
 /// Height of each chart.
 const HEIGHT: f64 = 300.0;
