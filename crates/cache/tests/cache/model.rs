@@ -1,13 +1,10 @@
 //! Random operations on a volume against a model that knows every fragment ever appended, with
 //! crashes, torn writes, flipped bits and failing writes, all from seeds. The model is of this test
 //! alone.
-#![forbid(unsafe_code)]
 
-mod support;
-
+use crate::support::{self, Random, Versions, body_of, bytes_of, key, open, volume_on};
 use rand::RngExt;
 use std::{collections::BTreeMap, sync::Arc};
-use support::{Random, Versions, body_of, bytes_of, key, open, volume_on};
 use thalweg_cache::{
     Description, Looked, Part, Pieces, Purge, Settings, Volume,
     medium::{Faults, Faulty, Medium},

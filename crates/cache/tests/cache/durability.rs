@@ -1,10 +1,8 @@
 //! The order of writes and syncs: crashes at each write and sync of a checkpoint, of a purge and of
 //! an opening, with the worst that a disk may keep; damage to each block of the log; appends beside
 //! checkpoints.
-#![forbid(unsafe_code)]
 
-mod support;
-
+use crate::support::{self, bytes_of, key, open, settings, volume_on};
 use std::{
     collections::BTreeMap,
     io,
@@ -13,7 +11,6 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use support::{bytes_of, key, open, settings, volume_on};
 use thalweg_cache::{
     Cache, Description, Maintenance, Part, Purge, Shape, Volume,
     medium::{Faults, Faulty, Kept, Medium},

@@ -1,7 +1,5 @@
 //! Volumes in memory, and bodies that follow from their names.
 
-#![allow(dead_code, reason = "each test binary uses a part of it")]
-
 use rand::{RngExt, SeedableRng};
 use std::sync::Arc;
 use thalweg_cache::{Body, Fragment, Key, Settings, Shape, Volume, medium::Faulty};

@@ -1,10 +1,7 @@
 //! Several volumes as one cache: shares, losses, and volumes that come back.
-#![forbid(unsafe_code)]
 
-mod support;
-
+use crate::support::{key, settings, small_shape};
 use std::sync::Arc;
-use support::{key, settings, small_shape};
 use thalweg_cache::{
     Cache, Description, Error, Part, Volume,
     medium::{Faults, Faulty, Medium},

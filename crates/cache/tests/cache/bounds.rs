@@ -1,9 +1,7 @@
 //! Limits of a volume: its size, the directory, the work of a recovery, leases; and which fragments
 //! stay when the cursor comes round.
-#![forbid(unsafe_code)]
 
-mod support;
-
+use crate::support::{self, bytes_of, key, open, settings, volume_on};
 use rand::RngExt;
 use std::{
     io,
@@ -13,7 +11,6 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use support::{bytes_of, key, open, settings, volume_on};
 use thalweg_cache::{
     Body, Cache, Description, Error, Head, Looked, Part, Pieces, Purge, Settings, Shape, StoredHead, Volume,
     medium::{Allocation, Faults, Faulty, File, Medium},
