@@ -1,8 +1,6 @@
 //! The loop over the simulation, and what the simulation promises beyond the contract of a driver:
 //! repeatable runs, faults on request, and an error instead of a hang.
 
-#![forbid(unsafe_code)]
-
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io;

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use thalweg_sys::driver::{Connect, Driver, FileSpan, SendBuf, SpanEnd};
 use thalweg_sys::{Fault, FileChanged};
 
-use crate::flow::file_of;
-use crate::stage::{LOOPBACK_V4, Open, assert_same, pattern};
+use crate::contract::flow::file_of;
+use crate::contract::stage::{LOOPBACK_V4, Open, assert_same, pattern};
 
 pub fn a_port_without_listener_refuses<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use thalweg_sys::driver::{Driver, FileSpan, SendBuf};
 use thalweg_sys::{File, Root};
 
-use crate::stage::{LOOPBACK_V4, LOOPBACK_V6, Open, assert_same, pattern};
+use crate::contract::stage::{LOOPBACK_V4, LOOPBACK_V6, Open, assert_same, pattern};
 
 pub fn transfers_megabytes_both_ways_at_once<D: Driver>(open: Open<'_, D>) {
     const BYTES: usize = 8_000_000;

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use thalweg_sys::Instant;
 use thalweg_sys::driver::{Driver, FileSpan, Listen};
 
-use crate::flow::file_of;
-use crate::stage::{LOOPBACK_V4, Open, assert_same, pattern};
+use crate::contract::flow::file_of;
+use crate::contract::stage::{LOOPBACK_V4, Open, assert_same, pattern};
 
 pub fn waits_until_the_deadline_but_not_longer_than_asked<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(4);

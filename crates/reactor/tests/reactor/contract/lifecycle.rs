@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use thalweg_sys::Fault;
 use thalweg_sys::driver::{Connect, Driver};
 
-use crate::stage::{LOOPBACK_V4, LOOPBACK_V6, Open, Stage, assert_same, pattern};
+use crate::contract::stage::{LOOPBACK_V4, LOOPBACK_V6, Open, Stage, assert_same, pattern};
 
 pub fn echoes_over_ipv4<D: Driver>(open: Open<'_, D>) {
     echoes(&mut open(8), LOOPBACK_V4);

@@ -10,8 +10,6 @@
 //! tested is not known to work. Setting `THALWEG_NO_URING` declares this as expected and leaves
 //! that part out.
 
-#![forbid(unsafe_code)]
-
 mod faults;
 mod flow;
 mod kernel;
@@ -91,29 +89,29 @@ fn simulated(network: &SimConfig, sockets_max: usize) -> Stage<Sim> {
 macro_rules! over_the_kernel {
     ($($topic:ident: $($scenario:ident)*;)*) => {
         mod over_epoll {
-            $($(#[test] fn $scenario() { crate::$topic::$scenario(&crate::epoll); })*)*
+            $($(#[test] fn $scenario() { crate::contract::$topic::$scenario(&crate::contract::epoll); })*)*
         }
         mod over_epoll_waking_early {
-            $($(#[test] fn $scenario() { crate::$topic::$scenario(&crate::epoll_waking_early); })*)*
+            $($(#[test] fn $scenario() { crate::contract::$topic::$scenario(&crate::contract::epoll_waking_early); })*)*
         }
         mod over_uring {
             $($(#[test] fn $scenario() {
-                if crate::uring_is_due() {
-                    crate::$topic::$scenario(&crate::uring);
+                if crate::contract::uring_is_due() {
+                    crate::contract::$topic::$scenario(&crate::contract::uring);
                 }
             })*)*
         }
         mod over_uring_waking_early {
             $($(#[test] fn $scenario() {
-                if crate::uring_is_due() {
-                    crate::$topic::$scenario(&crate::uring_waking_early);
+                if crate::contract::uring_is_due() {
+                    crate::contract::$topic::$scenario(&crate::contract::uring_waking_early);
                 }
             })*)*
         }
         mod over_uring_with_two_buffers {
             $($(#[test] fn $scenario() {
-                if crate::uring_is_due() {
-                    crate::$topic::$scenario(&crate::uring_with_two_buffers);
+                if crate::contract::uring_is_due() {
+                    crate::contract::$topic::$scenario(&crate::contract::uring_with_two_buffers);
                 }
             })*)*
         }
@@ -138,7 +136,7 @@ macro_rules! over_networks {
         mod $name {
             $($(#[test] fn $scenario() {
                 let network = thalweg_reactor::sim::SimConfig::$kind($seed);
-                crate::$topic::$scenario(&|sockets_max| crate::simulated(&network, sockets_max));
+                crate::contract::$topic::$scenario(&|sockets_max| crate::contract::simulated(&network, sockets_max));
             })*)*
         }
     };

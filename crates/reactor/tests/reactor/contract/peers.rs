@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use thalweg_sys::driver::{Connect, Driver, Listen, ReceiveMode};
 use thalweg_sys::{Fault, PortRange, UnixAddr};
 
-use crate::stage::{LOOPBACK_V4, Open, Stage, assert_same, pattern};
+use crate::contract::stage::{LOOPBACK_V4, Open, Stage, assert_same, pattern};
 
 pub fn echoes_over_a_unix_path<D: Driver>(open: Open<'_, D>) {
     let directory = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use thalweg_sys::driver::Driver;
 use thalweg_sys::{Fault, SocketId};
 
-use crate::stage::{LOOPBACK_V4, LOOPBACK_V6, ON_DEMAND_WINDOW_BYTES, Open, Stage, assert_same, pattern};
+use crate::contract::stage::{LOOPBACK_V4, LOOPBACK_V6, ON_DEMAND_WINDOW_BYTES, Open, Stage, assert_same, pattern};
 
 pub fn receives_what_it_asks_for_and_no_more<D: Driver>(open: Open<'_, D>) {
     const BYTES: usize = 100_000;

@@ -8,8 +8,8 @@ use rand_pcg::Pcg64Mcg;
 use thalweg_sys::driver::{Connect, Driver, FileSpan, ReceiveMode};
 use thalweg_sys::{File, SocketId};
 
-use crate::flow::file_of;
-use crate::stage::{LOOPBACK_V4, ON_DEMAND_WINDOW_BYTES, Open, Stage, assert_same, pattern};
+use crate::contract::flow::file_of;
+use crate::contract::stage::{LOOPBACK_V4, ON_DEMAND_WINDOW_BYTES, Open, Stage, assert_same, pattern};
 
 const SEEDS: u64 = 3;
 const CONNECTIONS: usize = 24;
