@@ -1,12 +1,8 @@
 //! Answers of the tier in front of an origin in memory.
 
-#![forbid(unsafe_code)]
-
-mod support;
-
+use crate::support::{Origin, Original, PATIENCE, Stage, bytes, cache_status, moved, object, pass, pattern, read};
 use bytes::Bytes;
 use std::sync::Arc;
-use support::{Origin, Original, PATIENCE, Stage, bytes, cache_status, moved, object, pass, pattern, read};
 
 use thalweg_caching::{FieldLines, StoredFields};
 use thalweg_tier::{

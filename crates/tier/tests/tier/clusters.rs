@@ -1,15 +1,11 @@
 //! Tiers that fetch from one another.
 
-#![forbid(unsafe_code)]
-
-mod support;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use crate::support::{Origin, Original, PATIENCE, Stage, bytes, pattern, read};
 use bytes::Bytes;
-use support::{Origin, Original, PATIENCE, Stage, bytes, pattern, read};
 use thalweg_caching::{FieldLines, StoredFields};
 use thalweg_tier::{
     Answer, Ask, BoxFuture, Cluster, Content, Object, PART_BYTES, PEER_FIELD, Peer, Relay, Tier, Upstream,

@@ -1,14 +1,10 @@
 //! Purges while objects are asked for and come in, and the counts of all answers.
 
-#![forbid(unsafe_code)]
-
-mod support;
-
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Original, PATIENCE, Stage, bytes, cache_status, object, pattern, read};
+use crate::support::{Original, PATIENCE, Stage, bytes, cache_status, object, pattern, read};
 use thalweg_tier::{Answer, Content, Counts, Purge, PurgeKind};
 
 const FRESH: (&str, &str) = ("Cache-Control", "max-age=3600");

@@ -1,7 +1,5 @@
 //! An origin in memory, and a tier in front of it.
 
-#![allow(dead_code, reason = "each of the test programs uses a part of it")]
-
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
