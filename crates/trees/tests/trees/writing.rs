@@ -1,5 +1,4 @@
 //! Writing and comparing: nothing half-written is left, and each difference is found.
-#![forbid(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
