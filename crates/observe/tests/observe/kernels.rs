@@ -1,5 +1,4 @@
 //! The parsers on texts of several kernels, cut to a few lines each.
-#![forbid(unsafe_code)]
 
 use proptest::prelude::*;
 use thalweg_observe::parse;

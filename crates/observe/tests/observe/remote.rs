@@ -1,5 +1,4 @@
 //! An observer and its client, over loopback.
-#![forbid(unsafe_code)]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
