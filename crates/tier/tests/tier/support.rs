@@ -16,38 +16,38 @@ use thalweg_tier::{
 };
 
 /// No test waits longer for anything.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The time of all tests but those that set their own.
-pub fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     1_700_000_000
 }
 
 static MOVED: AtomicI64 = AtomicI64::new(1_700_000_000);
 
 /// The time of the test that moves it.
-pub fn moved() -> i64 {
+pub(crate) fn moved() -> i64 {
     MOVED.load(Ordering::SeqCst)
 }
 
-pub fn pass(seconds: i64) {
+pub(crate) fn pass(seconds: i64) {
     MOVED.fetch_add(seconds, Ordering::SeqCst);
 }
 
 /// An object of the origin.
 #[derive(Clone)]
-pub struct Original {
-    pub status: u16,
-    pub lines: Vec<(&'static str, String)>,
-    pub bytes: Bytes,
+pub(crate) struct Original {
+    pub(crate) status: u16,
+    pub(crate) lines: Vec<(&'static str, String)>,
+    pub(crate) bytes: Bytes,
     /// Its length is not told.
-    pub is_chunked: bool,
+    pub(crate) is_chunked: bool,
     /// Each of the first responses breaks after so many bytes.
-    pub breaks: Vec<usize>,
+    pub(crate) breaks: Vec<usize>,
 }
 
 impl Original {
-    pub fn new(lines: &[(&'static str, &str)], bytes: impl Into<Bytes>) -> Self {
+    pub(crate) fn new(lines: &[(&'static str, &str)], bytes: impl Into<Bytes>) -> Self {
         let lines = lines.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         Self { status: 200, lines, bytes: bytes.into(), is_chunked: false, breaks: Vec::new() }
     }
@@ -55,33 +55,33 @@ impl Original {
 
 /// An origin in memory.
 #[derive(Default)]
-pub struct Origin {
-    pub objects: Mutex<HashMap<String, Original>>,
+pub(crate) struct Origin {
+    pub(crate) objects: Mutex<HashMap<String, Original>>,
     /// The requests it got.
-    pub requests: Mutex<Vec<UpstreamRequest>>,
+    pub(crate) requests: Mutex<Vec<UpstreamRequest>>,
     /// It answers nothing.
-    pub is_down: Mutex<bool>,
+    pub(crate) is_down: Mutex<bool>,
     /// Bodies come as far as this; `None` sends all.
     gate: Gate,
 }
 
 impl Origin {
-    pub fn put(&self, target: &str, original: Original) {
+    pub(crate) fn put(&self, target: &str, original: Original) {
         self.objects.lock().unwrap().insert(target.to_owned(), original);
     }
 
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.requests.lock().unwrap().len()
     }
 
     /// The value of a field of the last request.
-    pub fn last(&self, name: &str) -> Option<String> {
+    pub(crate) fn last(&self, name: &str) -> Option<String> {
         let requests = self.requests.lock().unwrap();
         Some(String::from_utf8_lossy(requests.last()?.fields.first(name)?).into_owned())
     }
 
     /// Lets bodies come as far as this.
-    pub fn hold_at(&self, bytes: Option<usize>) {
+    pub(crate) fn hold_at(&self, bytes: Option<usize>) {
         *self.gate.0.lock().unwrap() = bytes;
         self.gate.1.notify_waiters();
     }
@@ -181,18 +181,18 @@ impl Upstream for Origin {
 }
 
 /// A tier in front of an origin.
-pub struct Stage {
-    pub origin: Arc<Origin>,
-    pub tier: Arc<Tier>,
+pub(crate) struct Stage {
+    pub(crate) origin: Arc<Origin>,
+    pub(crate) tier: Arc<Tier>,
     folder: TempDir,
 }
 
 impl Stage {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(Policy::default(), 64 << 20)
     }
 
-    pub fn with(policy: Policy, size: u64) -> Self {
+    pub(crate) fn with(policy: Policy, size: u64) -> Self {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("volume");
         Cache::create(&path, size, Allocation::Sparse, Shape::default()).unwrap();
@@ -202,14 +202,14 @@ impl Stage {
     }
 
     /// One whose requests go to an upstream in front of the origin.
-    pub fn before(upstream: Arc<dyn Upstream>, origin: Arc<Origin>) -> Self {
+    pub(crate) fn before(upstream: Arc<dyn Upstream>, origin: Arc<Origin>) -> Self {
         let cache = thalweg_tier::memory_cache(128 << 20, Settings::default()).unwrap();
         let tier = start(Arc::new(cache), Policy::default(), upstream, now);
         Self { origin, tier, folder: TempDir::new().unwrap() }
     }
 
     /// One with a time that moves.
-    pub fn moving() -> Self {
+    pub(crate) fn moving() -> Self {
         let cache = thalweg_tier::memory_cache(64 << 20, Settings::default()).unwrap();
         let origin = Arc::new(Origin::default());
         let tier = start(Arc::new(cache), Policy::default(), origin.clone(), moved);
@@ -217,25 +217,25 @@ impl Stage {
     }
 
     /// One with this store.
-    pub fn over(cache: Arc<Cache>) -> Self {
+    pub(crate) fn over(cache: Arc<Cache>) -> Self {
         let origin = Arc::new(Origin::default());
         let tier = start(cache, Policy::default(), origin.clone(), now);
         Self { origin, tier, folder: TempDir::new().unwrap() }
     }
 
     /// Ends the tier, and starts another one with the same store.
-    pub fn restart(self) -> Self {
+    pub(crate) fn restart(self) -> Self {
         let Self { origin, tier, folder } = self;
         Arc::into_inner(tier).expect("nobody else has it").end().unwrap();
         let tier = start(open(folder.path().join("volume")), Policy::default(), origin.clone(), now);
         Self { origin, tier, folder }
     }
 
-    pub fn ask(&self, method: &str, target: &str, lines: &[(&str, &str)]) -> Answer {
+    pub(crate) fn ask(&self, method: &str, target: &str, lines: &[(&str, &str)]) -> Answer {
         self.asking(method, target, lines).recv_timeout(PATIENCE).expect("an answer")
     }
 
-    pub fn asking(&self, method: &str, target: &str, lines: &[(&str, &str)]) -> mpsc::Receiver<Answer> {
+    pub(crate) fn asking(&self, method: &str, target: &str, lines: &[(&str, &str)]) -> mpsc::Receiver<Answer> {
         let mut fields = StoredFields::default();
         lines.iter().for_each(|(name, value)| fields.push(name, value.as_bytes()));
         let (sender, receiver) = mpsc::channel();
@@ -251,7 +251,7 @@ impl Stage {
         receiver
     }
 
-    pub fn get(&self, target: &str) -> Answer {
+    pub(crate) fn get(&self, target: &str) -> Answer {
         self.ask("GET", target, &[])
     }
 }
@@ -269,7 +269,7 @@ fn start(cache: Arc<Cache>, policy: Policy, upstream: Arc<dyn Upstream>, clock: 
 }
 
 #[track_caller]
-pub fn object(answer: Answer) -> Object {
+pub(crate) fn object(answer: Answer) -> Object {
     match answer {
         Answer::Object(object) => object,
         Answer::Response(response) => panic!("a response with status {}", response.status),
@@ -278,7 +278,7 @@ pub fn object(answer: Answer) -> Object {
 }
 
 /// Reads to the end.
-pub fn read(mut reader: Box<dyn Reader>) -> Result<Vec<u8>, String> {
+pub(crate) fn read(mut reader: Box<dyn Reader>) -> Result<Vec<u8>, String> {
     let mut all = Vec::new();
     let (sender, receiver) = mpsc::channel();
     loop {
@@ -300,7 +300,7 @@ pub fn read(mut reader: Box<dyn Reader>) -> Result<Vec<u8>, String> {
 
 /// All bytes of an answer.
 #[track_caller]
-pub fn bytes(answer: Answer) -> Result<Vec<u8>, String> {
+pub(crate) fn bytes(answer: Answer) -> Result<Vec<u8>, String> {
     match answer {
         Answer::Object(Object { content: Content::Memory(bytes), .. }) => Ok(bytes.to_vec()),
         Answer::Object(Object { content: Content::Fragments(object), length, .. }) => read(object.reader(0..length)),
@@ -313,7 +313,7 @@ pub fn bytes(answer: Answer) -> Result<Vec<u8>, String> {
 }
 
 /// This cache's member of Cache-Status.
-pub fn cache_status(answer: &Answer) -> String {
+pub(crate) fn cache_status(answer: &Answer) -> String {
     match answer {
         Answer::Object(object) => object.cache_status.to_string(),
         Answer::Response(response) => {
@@ -324,6 +324,6 @@ pub fn cache_status(answer: &Answer) -> String {
 }
 
 /// Bytes that differ at each place.
-pub fn pattern(length: usize, seed: u8) -> Bytes {
+pub(crate) fn pattern(length: usize, seed: u8) -> Bytes {
     (0..length).map(|at| ((at * 31 + at / 251) as u8) ^ seed).collect::<Vec<_>>().into()
 }

@@ -9,11 +9,11 @@ use thalweg_wire::{Bounds, FieldSlots, RequestEvent, RequestKind, RequestReader,
 
 /// The events of a reader over some bytes and the end of the connection behind them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Transcript {
+pub(crate) struct Transcript {
     /// One line for each event; the pieces of a body are joined.
-    pub lines: Vec<String>,
+    pub(crate) lines: Vec<String>,
     /// Memory the reader held at most.
-    pub retained_bytes: usize,
+    pub(crate) retained_bytes: usize,
     body: Vec<u8>,
 }
 
@@ -32,12 +32,12 @@ impl Transcript {
 
     /// Whether the fast and the slow parser of a reader disagreed. Only the last line can say so,
     /// and only at its beginning: elsewhere the words would be the peer's.
-    pub fn is_ambiguous(&self) -> bool {
+    pub(crate) fn is_ambiguous(&self) -> bool {
         self.lines.last().is_some_and(|line| line.starts_with("Head(Ambiguous)"))
     }
 
     /// All lines as one, without what depends on the cuts.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.lines.join(" | ")
     }
 }
@@ -58,7 +58,7 @@ fn parts<'a>(mut input: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
 }
 
 /// Reads requests.
-pub fn requests(input: &[u8], lengths: &[usize], bounds: Bounds) -> Transcript {
+pub(crate) fn requests(input: &[u8], lengths: &[usize], bounds: Bounds) -> Transcript {
     let mut reader = RequestReader::new(bounds);
     let mut transcript = Transcript::default();
     for mut part in parts(input, lengths) {
@@ -112,7 +112,7 @@ pub fn requests(input: &[u8], lengths: &[usize], bounds: Bounds) -> Transcript {
 }
 
 /// Reads the replies to requests of these kinds.
-pub fn responses(input: &[u8], lengths: &[usize], bounds: Bounds, kinds: &[RequestKind]) -> Transcript {
+pub(crate) fn responses(input: &[u8], lengths: &[usize], bounds: Bounds, kinds: &[RequestKind]) -> Transcript {
     let mut reader = ResponseReader::new(bounds);
     for &kind in kinds {
         reader.expect(kind);

@@ -9,7 +9,7 @@ use thalweg_sys::{Fault, FileChanged};
 use crate::contract::flow::file_of;
 use crate::contract::stage::{LOOPBACK_V4, Open, assert_same, pattern};
 
-pub fn a_port_without_listener_refuses<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn a_port_without_listener_refuses<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     // Port 1 (tcpmux) has been unused for decades, and the kernel does not assign it.
     for addr in ["127.0.0.1:1", "[::1]:1"] {
@@ -21,7 +21,7 @@ pub fn a_port_without_listener_refuses<D: Driver>(open: Open<'_, D>) {
     }
 }
 
-pub fn unread_bytes_at_close_do_not_end_in_silence<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn unread_bytes_at_close_do_not_end_in_silence<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     for bytes in [1000, 20_000_000] {
@@ -38,7 +38,7 @@ pub fn unread_bytes_at_close_do_not_end_in_silence<D: Driver>(open: Open<'_, D>)
     }
 }
 
-pub fn sending_to_nobody_fails<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn sending_to_nobody_fails<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     let (client, server) = stage.pair(listener, addr);
@@ -62,7 +62,7 @@ pub fn sending_to_nobody_fails<D: Driver>(open: Open<'_, D>) {
     assert_eq!(stage.until_received(server, 4), b"next");
 }
 
-pub fn a_file_that_is_too_short_fails_the_send<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn a_file_that_is_too_short_fails_the_send<D: Driver>(open: Open<'_, D>) {
     let (_directory, file) = file_of(100_000);
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
@@ -84,7 +84,7 @@ pub fn a_file_that_is_too_short_fails_the_send<D: Driver>(open: Open<'_, D>) {
     assert_eq!(Rc::strong_count(&file), 1);
 }
 
-pub fn a_file_that_has_changed_fails_the_send_that_ends_its_response<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn a_file_that_has_changed_fails_the_send_that_ends_its_response<D: Driver>(open: Open<'_, D>) {
     const BYTES: usize = 500_000;
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
@@ -120,7 +120,7 @@ pub fn a_file_that_has_changed_fails_the_send_that_ends_its_response<D: Driver>(
     }
 }
 
-pub fn a_full_table_stops_accepting_until_resumed<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn a_full_table_stops_accepting_until_resumed<D: Driver>(open: Open<'_, D>) {
     // Room for the listener, one connection from both sides, and one more.
     let mut stage = open(4);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
@@ -144,7 +144,7 @@ pub fn a_full_table_stops_accepting_until_resumed<D: Driver>(open: Open<'_, D>) 
     assert_eq!(stage.until_received(late, 8), b"patience");
 }
 
-pub fn a_full_table_refuses_to_connect<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn a_full_table_refuses_to_connect<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(3);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     let (client, server) = stage.pair(listener, addr);

@@ -11,7 +11,7 @@ use thalweg_sys::{File, Root};
 
 use crate::contract::stage::{LOOPBACK_V4, LOOPBACK_V6, Open, assert_same, pattern};
 
-pub fn transfers_megabytes_both_ways_at_once<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn transfers_megabytes_both_ways_at_once<D: Driver>(open: Open<'_, D>) {
     const BYTES: usize = 8_000_000;
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V6);
@@ -30,7 +30,7 @@ pub fn transfers_megabytes_both_ways_at_once<D: Driver>(open: Open<'_, D>) {
     assert_eq!(Rc::strong_count(&up), 1, "a buffer that was sent is its owner's alone");
 }
 
-pub fn sends_nothing_at_once<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn sends_nothing_at_once<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     let (client, server) = stage.pair(listener, addr);
@@ -41,7 +41,7 @@ pub fn sends_nothing_at_once<D: Driver>(open: Open<'_, D>) {
     assert_eq!(stage.until_received(server, 9), b"something");
 }
 
-pub fn a_second_send_panics<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn a_second_send_panics<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     let (client, server) = stage.pair(listener, addr);
@@ -52,7 +52,7 @@ pub fn a_second_send_panics<D: Driver>(open: Open<'_, D>) {
     assert!(second.is_err());
 }
 
-pub fn a_paused_receiver_holds_the_sender_back<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn a_paused_receiver_holds_the_sender_back<D: Driver>(open: Open<'_, D>) {
     // More than loopback's largest buffers of both sides together.
     const BYTES: usize = 48_000_000;
     // Bytes that were on their way when the pause came: buffers of the driver, at most.
@@ -86,7 +86,7 @@ pub fn a_paused_receiver_holds_the_sender_back<D: Driver>(open: Open<'_, D>) {
     stage.until_sent(client);
 }
 
-pub fn tells_what_the_peer_has_not_acknowledged<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn tells_what_the_peer_has_not_acknowledged<D: Driver>(open: Open<'_, D>) {
     // The bytes are a file's, since a driver may leave a send of other bytes to the kernel until
     // its end.
     const BYTES: usize = 48_000_000;
@@ -108,7 +108,7 @@ pub fn tells_what_the_peer_has_not_acknowledged<D: Driver>(open: Open<'_, D>) {
     stage.until("all is acknowledged", |stage| stage.driver.unacknowledged(server) == 0);
 }
 
-pub fn a_reset_drops_what_was_not_taken<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn a_reset_drops_what_was_not_taken<D: Driver>(open: Open<'_, D>) {
     const BYTES: usize = 8_000_000;
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
@@ -124,7 +124,7 @@ pub fn a_reset_drops_what_was_not_taken<D: Driver>(open: Open<'_, D>) {
 }
 
 /// A directory with one file of `bytes` patterned bytes, which is open.
-pub fn file_of(bytes: usize) -> (TempDir, Rc<File>) {
+pub(crate) fn file_of(bytes: usize) -> (TempDir, Rc<File>) {
     const NAME: &CStr = c"file";
     let directory = tempfile::tempdir().unwrap();
     let mut writer = std::fs::File::create(directory.path().join(NAME.to_str().unwrap())).unwrap();
@@ -133,7 +133,7 @@ pub fn file_of(bytes: usize) -> (TempDir, Rc<File>) {
     (directory, Rc::new(file))
 }
 
-pub fn sends_files_with_heads<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn sends_files_with_heads<D: Driver>(open: Open<'_, D>) {
     const FILE_BYTES: usize = 5_000_000;
     let (_directory, file) = file_of(FILE_BYTES);
     let mut stage = open(8);

@@ -10,7 +10,7 @@ use thalweg_sys::driver::{Driver, FileSpan, Listen};
 use crate::contract::flow::file_of;
 use crate::contract::stage::{LOOPBACK_V4, Open, assert_same, pattern};
 
-pub fn waits_until_the_deadline_but_not_longer_than_asked<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn waits_until_the_deadline_but_not_longer_than_asked<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(4);
     stage.listen(LOOPBACK_V4);
     for wait_ns in [0, 1, 1_000, 1_000_000, 20_000_000] {
@@ -33,7 +33,7 @@ pub fn waits_until_the_deadline_but_not_longer_than_asked<D: Driver>(open: Open<
     assert!(stage.driver.now() < before.plus_ns(60_000_000_000));
 }
 
-pub fn stamps_sends_between_call_and_completion<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn stamps_sends_between_call_and_completion<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     let (client, server) = stage.pair(listener, addr);
@@ -52,7 +52,7 @@ pub fn stamps_sends_between_call_and_completion<D: Driver>(open: Open<'_, D>) {
 
 /// The kernel may take a send that is requested in the middle of a wake-up at once, and its
 /// completion may come in the same wake-up.
-pub fn a_send_is_not_stamped_later_than_its_completion<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn a_send_is_not_stamped_later_than_its_completion<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     let (client, server) = stage.pair(listener, addr);
@@ -82,7 +82,7 @@ pub fn a_send_is_not_stamped_later_than_its_completion<D: Driver>(open: Open<'_,
     }
 }
 
-pub fn wakes_from_another_thread<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn wakes_from_another_thread<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(4);
     stage.listen(LOOPBACK_V4);
     for round in 1..=20 {
@@ -103,7 +103,7 @@ pub fn wakes_from_another_thread<D: Driver>(open: Open<'_, D>) {
     assert!(stage.woken <= woken + 1, "a wake-up is told once");
 }
 
-pub fn adopts_a_listening_socket<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn adopts_a_listening_socket<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let socket = TcpListener::bind(LOOPBACK_V4).unwrap();
     let addr = socket.local_addr().unwrap();
@@ -117,7 +117,7 @@ pub fn adopts_a_listening_socket<D: Driver>(open: Open<'_, D>) {
 
 /// A peer that sends as fast as it can, from outside the driver, must not starve a large transfer
 /// beside it.
-pub fn serves_a_flooding_peer_and_others_alike<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn serves_a_flooding_peer_and_others_alike<D: Driver>(open: Open<'_, D>) {
     const BYTES: usize = 20_000_000;
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
@@ -158,7 +158,7 @@ pub fn serves_a_flooding_peer_and_others_alike<D: Driver>(open: Open<'_, D>) {
 
 /// A dropped driver leaves nothing with the kernel: its port can be bound at once, and the peer of
 /// a connection that was closed last sees the end.
-pub fn gives_everything_back_when_dropped<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn gives_everything_back_when_dropped<D: Driver>(open: Open<'_, D>) {
     for _ in 0..20 {
         let mut stage = open(8);
         let (listener, addr) = stage.listen(LOOPBACK_V4);

@@ -8,11 +8,11 @@ use thalweg_sys::driver::{Connect, Driver};
 
 use crate::contract::stage::{LOOPBACK_V4, LOOPBACK_V6, Open, Stage, assert_same, pattern};
 
-pub fn echoes_over_ipv4<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn echoes_over_ipv4<D: Driver>(open: Open<'_, D>) {
     echoes(&mut open(8), LOOPBACK_V4);
 }
 
-pub fn echoes_over_ipv6<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn echoes_over_ipv6<D: Driver>(open: Open<'_, D>) {
     echoes(&mut open(8), LOOPBACK_V6);
 }
 
@@ -39,7 +39,7 @@ fn echoes<D: Driver>(stage: &mut Stage<D>, at: &str) {
     stage.linger(1_000_000);
 }
 
-pub fn last_bytes_arrive_before_the_end<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn last_bytes_arrive_before_the_end<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     let (client, server) = stage.pair(listener, addr);
@@ -53,7 +53,7 @@ pub fn last_bytes_arrive_before_the_end<D: Driver>(open: Open<'_, D>) {
     stage.linger(1_000_000);
 }
 
-pub fn comes_from_the_source_asked_for<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn comes_from_the_source_asked_for<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     let source: IpAddr = "127.0.0.2".parse().unwrap();
@@ -64,7 +64,7 @@ pub fn comes_from_the_source_asked_for<D: Driver>(open: Open<'_, D>) {
     assert_eq!(stage.driver.local_addr(client).unwrap().ip(), source);
 }
 
-pub fn serves_many_connections_at_once<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn serves_many_connections_at_once<D: Driver>(open: Open<'_, D>) {
     const CONNECTIONS: usize = 500;
     let mut stage = open(2 * CONNECTIONS + 1);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
@@ -91,7 +91,7 @@ pub fn serves_many_connections_at_once<D: Driver>(open: Open<'_, D>) {
     }
 }
 
-pub fn delivers_what_came_before_acceptance<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn delivers_what_came_before_acceptance<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     stage.driver.pause(listener);
@@ -106,7 +106,7 @@ pub fn delivers_what_came_before_acceptance<D: Driver>(open: Open<'_, D>) {
     stage.until("the end comes as well", |stage| stage.socket(server).ended);
 }
 
-pub fn half_closes_in_both_directions<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn half_closes_in_both_directions<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     for client_first in [true, false] {
@@ -131,7 +131,7 @@ pub fn half_closes_in_both_directions<D: Driver>(open: Open<'_, D>) {
     }
 }
 
-pub fn ends_after_the_send_under_way<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn ends_after_the_send_under_way<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     let (client, server) = stage.pair(listener, addr);
@@ -143,7 +143,7 @@ pub fn ends_after_the_send_under_way<D: Driver>(open: Open<'_, D>) {
     stage.until_sent(client);
 }
 
-pub fn last_bytes_arrive_with_the_end<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn last_bytes_arrive_with_the_end<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     // One part fits into the socket's buffer, and another has to wait for room.
@@ -169,7 +169,7 @@ pub fn last_bytes_arrive_with_the_end<D: Driver>(open: Open<'_, D>) {
 }
 
 /// The witness fails the test if a later completion names the closed socket.
-pub fn close_silences_a_busy_socket<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn close_silences_a_busy_socket<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     for turns_before in 0..4 {
@@ -194,7 +194,7 @@ pub fn close_silences_a_busy_socket<D: Driver>(open: Open<'_, D>) {
 
 /// Most closes happen while completions are handled, and others of the same wake-up are about
 /// sockets that this closes.
-pub fn close_within_a_wake_up_silences_the_rest_of_it<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn close_within_a_wake_up_silences_the_rest_of_it<D: Driver>(open: Open<'_, D>) {
     const PAIRS: usize = 20;
     let mut stage = open(2 * PAIRS + 2);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
@@ -224,7 +224,7 @@ pub fn close_within_a_wake_up_silences_the_rest_of_it<D: Driver>(open: Open<'_, 
     assert_eq!(waiting_at_close, 0, "nothing is open that a completion could be about");
 }
 
-pub fn an_index_used_again_is_another_socket<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn an_index_used_again_is_another_socket<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(4);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     for round in 0..50 {
@@ -242,7 +242,7 @@ pub fn an_index_used_again_is_another_socket<D: Driver>(open: Open<'_, D>) {
     }
 }
 
-pub fn a_closed_id_panics<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn a_closed_id_panics<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     let (client, _server) = stage.pair(listener, addr);
@@ -256,7 +256,7 @@ pub fn a_closed_id_panics<D: Driver>(open: Open<'_, D>) {
     assert!(closed.is_err());
 }
 
-pub fn a_closed_listener_refuses<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn a_closed_listener_refuses<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     let (client, server) = stage.pair(listener, addr);

@@ -8,14 +8,14 @@ use thalweg_sys::{Fault, PortRange, UnixAddr};
 
 use crate::contract::stage::{LOOPBACK_V4, Open, Stage, assert_same, pattern};
 
-pub fn echoes_over_a_unix_path<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn echoes_over_a_unix_path<D: Driver>(open: Open<'_, D>) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
     echoes(&mut open(8), &UnixAddr::new(&path).unwrap());
     assert!(path.exists(), "the file is left to its owner");
 }
 
-pub fn echoes_over_an_abstract_name<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn echoes_over_an_abstract_name<D: Driver>(open: Open<'_, D>) {
     echoes(&mut open(8), &abstract_name("echo"));
 }
 
@@ -39,7 +39,7 @@ fn echoes<D: Driver>(stage: &mut Stage<D>, addr: &UnixAddr) {
 }
 
 /// The epoll driver once reported a later event of the failed socket as if it were connected.
-pub fn a_unix_connect_that_fails_at_once_is_told_once<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn a_unix_connect_that_fails_at_once_is_told_once<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     for text in ["/nonexistent/socket".to_owned(), abstract_name("nobody").to_string()] {
         let client = stage.try_connect(&Connect::to(UnixAddr::new(&text).unwrap())).unwrap();
@@ -55,7 +55,7 @@ pub fn a_unix_connect_that_fails_at_once_is_told_once<D: Driver>(open: Open<'_, 
 
 /// A peer that does not accept fills its queue. What comes then is refused; the kernel calls it
 /// EAGAIN.
-pub fn a_full_unix_listener_refuses<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn a_full_unix_listener_refuses<D: Driver>(open: Open<'_, D>) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("full");
     let server = UnixListener::bind(&path).unwrap();
@@ -83,7 +83,7 @@ pub fn a_full_unix_listener_refuses<D: Driver>(open: Open<'_, D>) {
     stage.linger(1_000_000);
 }
 
-pub fn a_unix_socket_receives_on_demand<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn a_unix_socket_receives_on_demand<D: Driver>(open: Open<'_, D>) {
     let addr = abstract_name("on_demand");
     let mut stage = open(8);
     let listener = stage.driver.listen(Listen::Unix(addr.clone())).unwrap();
@@ -100,7 +100,7 @@ pub fn a_unix_socket_receives_on_demand<D: Driver>(open: Open<'_, D>) {
     assert_same(&stage.take_received(client), &pattern(2, 0, 2_000_000));
 }
 
-pub fn comes_from_the_ports_asked_for<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn comes_from_the_ports_asked_for<D: Driver>(open: Open<'_, D>) {
     // Below what the kernel gives out by itself, so that only other tests of this kind are in the
     // way.
     let ports = PortRange::new(21_000, 21_999).unwrap();
@@ -120,7 +120,7 @@ pub fn comes_from_the_ports_asked_for<D: Driver>(open: Open<'_, D>) {
     }
 }
 
-pub fn ports_that_are_taken_are_passed_over<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn ports_that_are_taken_are_passed_over<D: Driver>(open: Open<'_, D>) {
     let source: IpAddr = "127.0.0.4".parse().unwrap();
     // Three neighbours of which this test holds the one in the middle.
     let (ports, taken) = (22_000..23_000u16)

@@ -8,7 +8,7 @@ use thalweg_sys::{Fault, SocketId};
 
 use crate::contract::stage::{LOOPBACK_V4, LOOPBACK_V6, ON_DEMAND_WINDOW_BYTES, Open, Stage, assert_same, pattern};
 
-pub fn receives_what_it_asks_for_and_no_more<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn receives_what_it_asks_for_and_no_more<D: Driver>(open: Open<'_, D>) {
     const BYTES: usize = 100_000;
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V6);
@@ -31,7 +31,7 @@ pub fn receives_what_it_asks_for_and_no_more<D: Driver>(open: Open<'_, D>) {
     stage.until_sent(server);
 }
 
-pub fn waits_for_bytes_that_were_asked_for<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn waits_for_bytes_that_were_asked_for<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     let (client, server) = stage.on_demand_pair(listener, addr);
@@ -53,7 +53,7 @@ pub fn waits_for_bytes_that_were_asked_for<D: Driver>(open: Open<'_, D>) {
     }
 }
 
-pub fn holds_the_sender_back<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn holds_the_sender_back<D: Driver>(open: Open<'_, D>) {
     // More than the sender's own buffer takes (4 MB at most, by default), which no receiver can
     // bound.
     const BYTES: usize = 8_000_000;
@@ -68,7 +68,7 @@ pub fn holds_the_sender_back<D: Driver>(open: Open<'_, D>) {
     stage.until_sent(server);
 }
 
-pub fn hears_of_an_end_when_it_asks<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn hears_of_an_end_when_it_asks<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     let (client, server) = stage.on_demand_pair(listener, addr);
@@ -89,7 +89,7 @@ pub fn hears_of_an_end_when_it_asks<D: Driver>(open: Open<'_, D>) {
     stage.close(client);
 }
 
-pub fn hears_of_a_reset_when_it_asks<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn hears_of_a_reset_when_it_asks<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     for asks_before in [false, true] {
@@ -119,7 +119,7 @@ pub fn hears_of_a_reset_when_it_asks<D: Driver>(open: Open<'_, D>) {
 }
 
 /// The witness fails the test if a later completion names the closed socket.
-pub fn a_close_takes_the_asking_back<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn a_close_takes_the_asking_back<D: Driver>(open: Open<'_, D>) {
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
     for turns_before in 0..3 {
@@ -137,7 +137,7 @@ pub fn a_close_takes_the_asking_back<D: Driver>(open: Open<'_, D>) {
     stage.linger(10_000_000);
 }
 
-pub fn sends_while_it_does_not_ask<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn sends_while_it_does_not_ask<D: Driver>(open: Open<'_, D>) {
     const BYTES: usize = 3_000_000;
     let mut stage = open(8);
     let (listener, addr) = stage.listen(LOOPBACK_V4);
@@ -151,7 +151,7 @@ pub fn sends_while_it_does_not_ask<D: Driver>(open: Open<'_, D>) {
     assert_eq!(stage.take_received(client), b"an answer that nobody asks for yet");
 }
 
-pub fn asking_wrongly_panics<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn asking_wrongly_panics<D: Driver>(open: Open<'_, D>) {
     fn check<D: Driver>(stage: &mut Stage<D>, what: &str, ask: impl FnOnce(&mut D)) {
         let driver = &mut stage.driver;
         assert!(catch_unwind(AssertUnwindSafe(|| ask(driver))).is_err(), "{what}");
@@ -174,7 +174,7 @@ pub fn asking_wrongly_panics<D: Driver>(open: Open<'_, D>) {
 
 /// On loopback the kernels would buffer megabytes of the sender's bytes if they did not learn that
 /// the receiver is slow.
-pub fn bounds_what_the_kernels_hold<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn bounds_what_the_kernels_hold<D: Driver>(open: Open<'_, D>) {
     // Less than a sender's kernel takes at once for a receiver with segments of 64 KiB, more than
     // for one with Ethernet's.
     const BYTES: usize = 1_500_000;

@@ -46,7 +46,7 @@ struct Soak<D> {
     paused: Vec<SocketId>,
 }
 
-pub fn random_operations_keep_every_byte_in_order<D: Driver>(open: Open<'_, D>) {
+pub(crate) fn random_operations_keep_every_byte_in_order<D: Driver>(open: Open<'_, D>) {
     let (_directory, file) = file_of(FILE_BYTES);
     for seed in 0..SEEDS {
         let mut stage = open(2 * CONNECTIONS + 16);

@@ -8,19 +8,19 @@ use std::net::SocketAddr;
 use thalweg_sys::driver::{Completion, Connect, Driver, FileSpan, Listen, ReceiveMode, SendBuf, SpanEnd};
 use thalweg_sys::{Instant, SocketId, Waker};
 
-pub const LOOPBACK_V4: &str = "127.0.0.1:0";
-pub const LOOPBACK_V6: &str = "[::1]:0";
+pub(crate) const LOOPBACK_V4: &str = "127.0.0.1:0";
+pub(crate) const LOOPBACK_V6: &str = "[::1]:0";
 
 /// The window of connections that receive on demand: a slow line's.
-pub const ON_DEMAND_WINDOW_BYTES: u32 = 8192;
+pub(crate) const ON_DEMAND_WINDOW_BYTES: u32 = 8192;
 
 /// How a scenario gets drivers: by the size of their socket tables.
-pub type Open<'a, D> = &'a dyn Fn(usize) -> Stage<D>;
+pub(crate) type Open<'a, D> = &'a dyn Fn(usize) -> Stage<D>;
 
-pub struct Stage<D> {
-    pub driver: D,
-    pub waker: Option<Waker>,
-    pub woken: usize,
+pub(crate) struct Stage<D> {
+    pub(crate) driver: D,
+    pub(crate) waker: Option<Waker>,
+    pub(crate) woken: usize,
     patience_ns: u64,
     sockets: BTreeMap<SocketId, Socket>,
     listeners: BTreeMap<SocketId, Listener>,
@@ -29,29 +29,29 @@ pub struct Stage<D> {
 
 /// The events seen on a connection.
 #[derive(Default, Debug)]
-pub struct Socket {
-    pub connected: bool,
-    pub received: Vec<u8>,
+pub(crate) struct Socket {
+    pub(crate) connected: bool,
+    pub(crate) received: Vec<u8>,
     /// How many bytes were received before a scenario took them away.
-    pub taken: usize,
-    pub ended: bool,
-    pub failed: Option<io::Error>,
-    pub sending: bool,
-    pub finished: bool,
-    pub on_demand: bool,
+    pub(crate) taken: usize,
+    pub(crate) ended: bool,
+    pub(crate) failed: Option<io::Error>,
+    pub(crate) sending: bool,
+    pub(crate) finished: bool,
+    pub(crate) on_demand: bool,
     /// Receive on demand: bytes requested and not yet delivered; 0 if none are.
-    pub asked: u32,
+    pub(crate) asked: u32,
     /// The time of the latest send request; zero if there was none.
-    pub send_begun: Instant,
+    pub(crate) send_begun: Instant,
 }
 
 impl Socket {
-    pub fn send_begun_ever(&self) -> bool {
+    pub(crate) fn send_begun_ever(&self) -> bool {
         self.send_begun != Instant::default()
     }
 
     /// Whether a completion has reported the end of the peer.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.ended || self.failed.is_some()
     }
 }
@@ -63,24 +63,24 @@ struct Listener {
 }
 
 impl<D: Driver> Stage<D> {
-    pub fn new(driver: D, patience_ns: u64, waker: Option<Waker>) -> Self {
+    pub(crate) fn new(driver: D, patience_ns: u64, waker: Option<Waker>) -> Self {
         let last_now = driver.now();
         Self { driver, waker, woken: 0, patience_ns, sockets: BTreeMap::new(), listeners: BTreeMap::new(), last_now }
     }
 
-    pub fn listen(&mut self, addr: &str) -> (SocketId, SocketAddr) {
+    pub(crate) fn listen(&mut self, addr: &str) -> (SocketId, SocketAddr) {
         let addr = addr.parse().expect("an address");
         let listener = self.driver.listen(Listen::Address(addr)).expect("loopback can be listened on");
         self.note_listener(listener);
         (listener, self.driver.local_addr(listener).expect("a listener has an address"))
     }
 
-    pub fn note_listener(&mut self, listener: SocketId) {
+    pub(crate) fn note_listener(&mut self, listener: SocketId) {
         let before = self.listeners.insert(listener, Listener::default());
         assert!(before.is_none(), "{listener:?} was given out twice");
     }
 
-    pub fn try_connect(&mut self, to: &Connect) -> io::Result<SocketId> {
+    pub(crate) fn try_connect(&mut self, to: &Connect) -> io::Result<SocketId> {
         let socket = self.driver.connect(to)?;
         let on_demand = matches!(to.receive_mode, ReceiveMode::OnDemand { .. });
         let before = self.sockets.insert(socket, Socket { on_demand, ..Socket::default() });
@@ -88,22 +88,22 @@ impl<D: Driver> Stage<D> {
         Ok(socket)
     }
 
-    pub fn connect(&mut self, peer: SocketAddr) -> SocketId {
+    pub(crate) fn connect(&mut self, peer: SocketAddr) -> SocketId {
         self.try_connect(&Connect::tcp(peer)).expect("the connect can be attempted")
     }
 
     /// A connection from both sides: the connector and the accepted one.
-    pub fn pair(&mut self, listener: SocketId, addr: SocketAddr) -> (SocketId, SocketId) {
+    pub(crate) fn pair(&mut self, listener: SocketId, addr: SocketAddr) -> (SocketId, SocketId) {
         self.pair_to(listener, &Connect::tcp(addr))
     }
 
     /// The same, with a connector that receives on demand.
-    pub fn on_demand_pair(&mut self, listener: SocketId, addr: SocketAddr) -> (SocketId, SocketId) {
+    pub(crate) fn on_demand_pair(&mut self, listener: SocketId, addr: SocketAddr) -> (SocketId, SocketId) {
         let receive_mode = ReceiveMode::OnDemand { window_bytes: ON_DEMAND_WINDOW_BYTES };
         self.pair_to(listener, &Connect { receive_mode, ..Connect::tcp(addr) })
     }
 
-    pub fn pair_to(&mut self, listener: SocketId, to: &Connect) -> (SocketId, SocketId) {
+    pub(crate) fn pair_to(&mut self, listener: SocketId, to: &Connect) -> (SocketId, SocketId) {
         let client = self.try_connect(to).expect("the connect can be attempted");
         let server = self.accept(listener);
         self.until("connected", |stage| stage.socket(client).connected);
@@ -111,37 +111,37 @@ impl<D: Driver> Stage<D> {
     }
 
     /// The next connection that the listener accepts.
-    pub fn accept(&mut self, listener: SocketId) -> SocketId {
+    pub(crate) fn accept(&mut self, listener: SocketId) -> SocketId {
         self.until("a connection is accepted", |stage| !stage.listeners[&listener].accepted.is_empty());
         self.accepted(listener).expect("there is one")
     }
 
     /// A connection that was accepted already.
-    pub fn accepted(&mut self, listener: SocketId) -> Option<SocketId> {
+    pub(crate) fn accepted(&mut self, listener: SocketId) -> Option<SocketId> {
         self.listeners.get_mut(&listener).expect("a listener of this stage").accepted.pop_front()
     }
 
     /// How often the listener has stopped to accept.
-    pub fn stopped(&self, listener: SocketId) -> usize {
+    pub(crate) fn stopped(&self, listener: SocketId) -> usize {
         self.listeners[&listener].stopped
     }
 
-    pub fn send(&mut self, socket: SocketId, bytes: impl Into<Vec<u8>>) {
+    pub(crate) fn send(&mut self, socket: SocketId, bytes: impl Into<Vec<u8>>) {
         self.begin_send(socket);
         self.driver.send(socket, SendBuf::Owned(bytes.into()));
     }
 
-    pub fn send_last(&mut self, socket: SocketId, bytes: impl Into<Vec<u8>>) {
+    pub(crate) fn send_last(&mut self, socket: SocketId, bytes: impl Into<Vec<u8>>) {
         self.begin_send(socket);
         self.driver.send_last(socket, SendBuf::Owned(bytes.into()));
     }
 
-    pub fn send_file(&mut self, socket: SocketId, head: &[u8], span: FileSpan) {
+    pub(crate) fn send_file(&mut self, socket: SocketId, head: &[u8], span: FileSpan) {
         self.begin_send(socket);
         self.driver.send_file(socket, SendBuf::Owned(head.to_vec()), span, SpanEnd::EndsResponse);
     }
 
-    pub fn begin_send(&mut self, socket: SocketId) {
+    pub(crate) fn begin_send(&mut self, socket: SocketId) {
         let now = self.driver.now();
         let state = self.socket_mut(socket);
         state.sending = true;
@@ -149,7 +149,7 @@ impl<D: Driver> Stage<D> {
     }
 
     /// Requests bytes of a socket that receives on demand.
-    pub fn ask(&mut self, socket: SocketId, bytes_max: u32) {
+    pub(crate) fn ask(&mut self, socket: SocketId, bytes_max: u32) {
         let state = self.socket_mut(socket);
         if !state.is_over() {
             state.asked = bytes_max;
@@ -157,57 +157,57 @@ impl<D: Driver> Stage<D> {
         self.driver.receive(socket, bytes_max);
     }
 
-    pub fn finish(&mut self, socket: SocketId) {
+    pub(crate) fn finish(&mut self, socket: SocketId) {
         self.socket_mut(socket).finished = true;
         self.driver.finish(socket);
     }
 
-    pub fn close(&mut self, socket: SocketId) {
+    pub(crate) fn close(&mut self, socket: SocketId) {
         self.sockets.remove(&socket).expect("an open socket");
         self.driver.close(socket);
     }
 
-    pub fn close_behind(&mut self, socket: SocketId, last: &[u8]) {
+    pub(crate) fn close_behind(&mut self, socket: SocketId, last: &[u8]) {
         self.sockets.remove(&socket).expect("an open socket");
         self.driver.close_behind(socket, last);
     }
 
-    pub fn reset(&mut self, socket: SocketId) {
+    pub(crate) fn reset(&mut self, socket: SocketId) {
         self.sockets.remove(&socket).expect("an open socket");
         self.driver.reset(socket);
     }
 
-    pub fn close_listener(&mut self, listener: SocketId) {
+    pub(crate) fn close_listener(&mut self, listener: SocketId) {
         self.listeners.remove(&listener).expect("an open listener");
         self.driver.close(listener);
     }
 
-    pub fn socket(&self, socket: SocketId) -> &Socket {
+    pub(crate) fn socket(&self, socket: SocketId) -> &Socket {
         self.sockets.get(&socket).unwrap_or_else(|| panic!("{socket:?} is not an open connection"))
     }
 
-    pub fn socket_mut(&mut self, socket: SocketId) -> &mut Socket {
+    pub(crate) fn socket_mut(&mut self, socket: SocketId) -> &mut Socket {
         self.sockets.get_mut(&socket).unwrap_or_else(|| panic!("{socket:?} is not an open connection"))
     }
 
     /// Waits once and witnesses what comes of it; how many completions that was.
-    pub fn iterate(&mut self, until: Option<Instant>) -> usize {
+    pub(crate) fn iterate(&mut self, until: Option<Instant>) -> usize {
         self.wait(until);
         std::iter::from_fn(|| self.witness_next().then_some(())).count()
     }
 
-    pub fn wait(&mut self, until: Option<Instant>) {
+    pub(crate) fn wait(&mut self, until: Option<Instant>) {
         self.driver.wait(until).expect("the driver can wait");
     }
 
     /// Witnesses the next completion of a wake-up; whether there was one.
-    pub fn witness_next(&mut self) -> bool {
+    pub(crate) fn witness_next(&mut self) -> bool {
         let completion = self.driver.next();
         completion.map(|completion| self.witness(completion)).is_some()
     }
 
     /// Turns until something is so.
-    pub fn until(&mut self, what: &str, so: impl Fn(&Self) -> bool) {
+    pub(crate) fn until(&mut self, what: &str, so: impl Fn(&Self) -> bool) {
         let deadline = self.driver.now().plus_ns(self.patience_ns);
         while !so(self) {
             assert!(self.driver.now() < deadline, "gave up waiting until {what}");
@@ -215,12 +215,12 @@ impl<D: Driver> Stage<D> {
         }
     }
 
-    pub fn until_sent(&mut self, socket: SocketId) {
+    pub(crate) fn until_sent(&mut self, socket: SocketId) {
         self.until("the send is through", |stage| !stage.socket(socket).sending);
     }
 
     /// Turns until a socket has received that many bytes in all, and takes them.
-    pub fn until_received(&mut self, socket: SocketId, bytes: usize) -> Vec<u8> {
+    pub(crate) fn until_received(&mut self, socket: SocketId, bytes: usize) -> Vec<u8> {
         self.until("the bytes are received", |stage| {
             let state = stage.socket(socket);
             assert!(
@@ -232,7 +232,7 @@ impl<D: Driver> Stage<D> {
         self.take_received(socket)
     }
 
-    pub fn take_received(&mut self, socket: SocketId) -> Vec<u8> {
+    pub(crate) fn take_received(&mut self, socket: SocketId) -> Vec<u8> {
         let state = self.socket_mut(socket);
         state.taken += state.received.len();
         std::mem::take(&mut state.received)
@@ -240,12 +240,12 @@ impl<D: Driver> Stage<D> {
 
     /// Turns for long enough that what is possible has happened, on the scale of the driver's
     /// clock.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.linger(self.patience_ns / 600);
     }
 
     /// Turns for a while in which nothing has to happen, to see what must not.
-    pub fn linger(&mut self, ns: u64) {
+    pub(crate) fn linger(&mut self, ns: u64) {
         let until = self.driver.now().plus_ns(ns);
         while self.driver.now() < until {
             self.iterate(Some(until));
@@ -324,7 +324,7 @@ impl<D: Driver> Stage<D> {
 
 /// Bytes of which every stream and every position has its own, so that nothing lost, doubled or
 /// mixed up goes unseen.
-pub fn pattern(stream: u64, from: u64, len: usize) -> Vec<u8> {
+pub(crate) fn pattern(stream: u64, from: u64, len: usize) -> Vec<u8> {
     (from..from + len as u64)
         .map(|position| (position.wrapping_add(stream << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 37) as u8)
         .collect()
@@ -332,7 +332,7 @@ pub fn pattern(stream: u64, from: u64, len: usize) -> Vec<u8> {
 
 /// Fails with the first place where two byte strings differ, not with all of their bytes.
 #[track_caller]
-pub fn assert_same(seen: &[u8], expected: &[u8]) {
+pub(crate) fn assert_same(seen: &[u8], expected: &[u8]) {
     let differs = seen.iter().zip(expected).position(|(seen, expected)| seen != expected);
     assert_eq!(differs, None, "first difference, of {} bytes seen and {} expected", seen.len(), expected.len());
     assert_eq!(seen.len(), expected.len(), "lengths");
