@@ -11,7 +11,7 @@ use ureq::http::Request;
 use crate::scene::Scene;
 
 /// The account of a state directory.
-pub fn own_account(scene: &Scene) -> Account {
+pub(crate) fn own_account(scene: &Scene) -> Account {
     let stored = fs::read(scene.state().join("account.json")).expect("there is an account");
     let mut stored: serde_json::Value = serde_json::from_slice(&stored).expect("it is in JSON");
     let credentials = serde_json::from_value(stored["credentials"].take()).expect("it has credentials");
@@ -20,7 +20,7 @@ pub fn own_account(scene: &Scene) -> Account {
 }
 
 /// The kind of an error: the last part of its URN.
-pub fn kind(problem: &Problem) -> &str {
+pub(crate) fn kind(problem: &Problem) -> &str {
     problem.r#type.as_deref().and_then(|urn| urn.rsplit(':').next()).unwrap_or_default()
 }
 

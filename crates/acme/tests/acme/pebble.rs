@@ -20,13 +20,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const REFUSED_NONCES: &str = "20";
 
 /// A running authority, which resolves every name to 127.0.0.1.
-pub struct Pebble {
+pub(crate) struct Pebble {
     /// The address at which it listens.
-    pub address: SocketAddr,
+    pub(crate) address: SocketAddr,
     /// Its root for its own server, as a file in PEM.
-    pub roots: PathBuf,
+    pub(crate) roots: PathBuf,
     /// The address of its management.
-    pub management: SocketAddr,
+    pub(crate) management: SocketAddr,
     _pebble: Killed,
     _resolver: Killed,
     _folder: TempDir,
@@ -38,14 +38,14 @@ struct Killed(Child);
 impl Pebble {
     /// Starts one that verifies challenges by HTTP and by TLS at these ports, and whose
     /// certificates are valid for `lifetime`.
-    pub fn start(http_port: u16, tls_port: u16, lifetime: Duration) -> Self {
+    pub(crate) fn start(http_port: u16, tls_port: u16, lifetime: Duration) -> Self {
         // The ports are free when they are chosen; another test may be faster to take one.
         let attempts = (0..5).find_map(|_| Self::try_start(http_port, tls_port, lifetime));
         attempts.expect("pebble and pebble-challtestsrv start at one of five attempts")
     }
 
     /// The URL of its directory.
-    pub fn directory(&self) -> String {
+    pub(crate) fn directory(&self) -> String {
         format!("https://{}/dir", self.address)
     }
 

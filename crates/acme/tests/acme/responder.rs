@@ -16,25 +16,25 @@ use thalweg_tls::{Certificate, CertificateStore, TLS_ALPN_CHALLENGE};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Listeners for challenges by HTTP and by TLS, and what the client has had it do.
-pub struct Responder {
-    pub http_port: u16,
-    pub tls_port: u16,
+pub(crate) struct Responder {
+    pub(crate) http_port: u16,
+    pub(crate) tls_port: u16,
     tokens: Arc<Mutex<HashMap<String, String>>>,
     store: Arc<CertificateStore>,
     /// Key authorizations are answered with something else.
-    pub lies: bool,
+    pub(crate) lies: bool,
     /// Certificates are refused.
-    pub refuses_certificates: bool,
+    pub(crate) refuses_certificates: bool,
     /// The certificates that were installed: names, chain, key.
-    pub installed: Vec<(Vec<String>, Vec<u8>, Vec<u8>)>,
-    pub reports: Vec<Report>,
+    pub(crate) installed: Vec<(Vec<String>, Vec<u8>, Vec<u8>)>,
+    pub(crate) reports: Vec<Report>,
     /// Challenges that were answered, in order, and those that still are.
-    pub answered: Vec<Challenge>,
-    pub answering: Vec<Challenge>,
+    pub(crate) answered: Vec<Challenge>,
+    pub(crate) answering: Vec<Challenge>,
 }
 
 impl Responder {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let http = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
         let tls = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
         let port = |listener: &TcpListener| listener.local_addr().expect("a listener has an address").port();
@@ -69,7 +69,7 @@ impl Responder {
     }
 
     /// The reports since the last call, as lines.
-    pub fn lines(&mut self) -> Vec<String> {
+    pub(crate) fn lines(&mut self) -> Vec<String> {
         self.reports.drain(..).map(|report| report.to_string()).collect()
     }
 

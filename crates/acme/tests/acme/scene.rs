@@ -10,26 +10,26 @@ use ureq::tls::TlsConfig;
 use crate::pebble::Pebble;
 use crate::responder::Responder;
 
-pub const MINUTE: Duration = Duration::from_secs(60);
-pub const DAY: Duration = Duration::from_secs(86_400);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 
 /// The lifetime of certificates.
-pub const LIFETIME: Duration = Duration::from_secs(90 * 86_400);
+pub(crate) const LIFETIME: Duration = Duration::from_secs(90 * 86_400);
 
-pub struct Scene {
-    pub pebble: Pebble,
-    pub responder: Responder,
+pub(crate) struct Scene {
+    pub(crate) pebble: Pebble,
+    pub(crate) responder: Responder,
     folder: TempDir,
 }
 
 impl Scene {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let responder = Responder::start();
         let pebble = Pebble::start(responder.http_port, responder.tls_port, LIFETIME);
         Self { pebble, responder, folder: tempfile::tempdir().expect("a folder can be made") }
     }
 
-    pub fn settings(&self, names: &[&str], challenges: &[ChallengeKind]) -> Settings {
+    pub(crate) fn settings(&self, names: &[&str], challenges: &[ChallengeKind]) -> Settings {
         Settings {
             directory: self.pebble.directory(),
             roots: Some(self.pebble.roots.clone()),
@@ -40,21 +40,21 @@ impl Scene {
         }
     }
 
-    pub fn state(&self) -> PathBuf {
+    pub(crate) fn state(&self) -> PathBuf {
         self.folder.path().join("acme")
     }
 
     /// A client for one name, with challenges by HTTP.
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         self.client_for(&["mirror.example"], &[ChallengeKind::Http01])
     }
 
-    pub fn client_for(&self, names: &[&str], challenges: &[ChallengeKind]) -> Client {
+    pub(crate) fn client_for(&self, names: &[&str], challenges: &[ChallengeKind]) -> Client {
         Client::open(self.settings(names, challenges)).expect("the settings make sense")
     }
 
     /// An HTTP client for requests of the test's own.
-    pub fn agent(&self) -> ureq::Agent {
+    pub(crate) fn agent(&self) -> ureq::Agent {
         let tls = TlsConfig::builder()
             .disable_verification(true)
             .unversioned_rustls_crypto_provider(rustls::crypto::aws_lc_rs::default_provider().into())
@@ -63,7 +63,7 @@ impl Scene {
     }
 
     /// Has the authority suggest a window for the renewal of this chain's certificate.
-    pub fn suggest_renewal(&self, chain_pem: &[u8], start: &str, end: &str) {
+    pub(crate) fn suggest_renewal(&self, chain_pem: &[u8], start: &str, end: &str) {
         let suggestion = serde_json::json!({
             "suggestedWindow": {"start": start, "end": end},
             "explanationURL": "https://ca.example/why",
@@ -78,7 +78,7 @@ impl Scene {
 }
 
 /// The problem and the time of the next attempt in the only failure among these reports.
-pub fn failure(reports: &[Report]) -> (&Problem, std::time::SystemTime) {
+pub(crate) fn failure(reports: &[Report]) -> (&Problem, std::time::SystemTime) {
     let mut failures = reports.iter().filter_map(|report| match report {
         Report::Failed { problem, retry, .. } => Some((problem, *retry)),
         _ => None,

@@ -12,11 +12,11 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use rustls_pki_types::PrivateKeyDer;
 
 /// A status line's end, fields, and a body.
-pub type Answer = (&'static str, Vec<(&'static str, String)>, String);
+pub(crate) type Answer = (&'static str, Vec<(&'static str, String)>, String);
 
 /// Starts an authority that answers each request by its path, and writes its root to a file in PEM.
 /// `script` knows the address too.
-pub fn start(roots: &Path, script: impl Fn(SocketAddr, &str) -> Answer + Send + 'static) -> SocketAddr {
+pub(crate) fn start(roots: &Path, script: impl Fn(SocketAddr, &str) -> Answer + Send + 'static) -> SocketAddr {
     let key = rcgen::KeyPair::generate().expect("a key can be made");
     let params = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).expect("an address is a name");
     let certificate = params.self_signed(&key).expect("a certificate can be made");
@@ -68,7 +68,7 @@ fn answer(stream: TcpStream, config: &Arc<ServerConfig>, script: impl Fn(&str) -
 }
 
 /// An authority with accounts whose answer to an order is this one.
-pub fn ordering(order: Answer) -> impl Fn(SocketAddr, &str) -> Answer + Send + 'static {
+pub(crate) fn ordering(order: Answer) -> impl Fn(SocketAddr, &str) -> Answer + Send + 'static {
     move |address, path| {
         let nonce = ("Replay-Nonce", "nonce".to_owned());
         let url = |path: &str| format!("https://{address}{path}");

@@ -8,38 +8,38 @@ use thalweg_caching::{
 };
 use thalweg_wire::Method;
 
-pub const TARGET: &str = "http://a.example/file";
+pub(crate) const TARGET: &str = "http://a.example/file";
 
 /// The second in which a test begins.
-pub const BEGIN: i64 = 1_704_067_200;
+pub(crate) const BEGIN: i64 = 1_704_067_200;
 
 /// The answer that the client got, and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub(crate) struct Reply {
     /// `hit`, `stale`, `fetched`, `validated`, `fallback` or `504`.
-    pub source: &'static str,
-    pub status: u16,
-    pub fields: StoredFields,
+    pub(crate) source: &'static str,
+    pub(crate) status: u16,
+    pub(crate) fields: StoredFields,
 }
 
 /// The origin's next response; `None` for a connection that breaks. To a conditional request that
 /// has the origin's validator it answers 304 with the same fields.
-pub type Origin<'a> = Option<(u16, &'a [&'a str])>;
+pub(crate) type Origin<'a> = Option<(u16, &'a [&'a str])>;
 
-pub struct Cache {
+pub(crate) struct Cache {
     policy: Policy,
     stored: Vec<StoredResponse>,
-    pub now: i64,
+    pub(crate) now: i64,
     /// The fields of the conditions that the origin got last.
-    pub conditions: Vec<String>,
+    pub(crate) conditions: Vec<String>,
 }
 
 impl Cache {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { policy: Policy::default(), stored: Vec::new(), now: BEGIN, conditions: Vec::new() }
     }
 
-    pub fn ask(&mut self, method: &str, request: &[&str], origin: Origin<'_>) -> Reply {
+    pub(crate) fn ask(&mut self, method: &str, request: &[&str], origin: Origin<'_>) -> Reply {
         let client = fields(request, self.now);
         let asked = CacheRequest::new(Method::from_name(method), &client);
         let stored: Vec<&StoredResponse> = self.stored.iter().collect();
@@ -146,7 +146,7 @@ const fn times(now: i64) -> Times {
 }
 
 /// Field lines of a test. A value `@N` is the date N seconds from now.
-pub fn fields(lines: &[&str], now: i64) -> StoredFields {
+pub(crate) fn fields(lines: &[&str], now: i64) -> StoredFields {
     let mut fields = StoredFields::default();
     for line in lines {
         let (name, value) = line.split_once(':').expect("a test line has a colon");

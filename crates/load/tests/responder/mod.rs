@@ -7,32 +7,32 @@ use std::collections::BTreeMap;
 use thalweg_wire::h2::{Config, Connection, ErrorCode, Event, Role, Settings};
 use thalweg_wire::hpack::{FieldList, encode_stateless};
 
-pub struct Responder {
+pub(crate) struct Responder {
     connection: Connection<()>,
     list: FieldList,
     /// Requests whose bodies are still to come.
     open: BTreeMap<u32, Request>,
     /// The highest number of streams at once.
-    pub streams_max: usize,
+    pub(crate) streams_max: usize,
 }
 
 /// A whole request.
 #[derive(Clone, Debug, Default)]
-pub struct Request {
-    pub stream: u32,
-    pub fields: Vec<(String, String)>,
-    pub body_bytes: usize,
+pub(crate) struct Request {
+    pub(crate) stream: u32,
+    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) body_bytes: usize,
 }
 
 impl Request {
-    pub fn field(&self, name: &str) -> &str {
+    pub(crate) fn field(&self, name: &str) -> &str {
         self.fields.iter().find(|(field, _)| field == name).map_or("", |(_, value)| value)
     }
 }
 
 impl Responder {
     /// Takes so many streams at once.
-    pub fn new(streams_max: u32, out: &mut Vec<u8>) -> Self {
+    pub(crate) fn new(streams_max: u32, out: &mut Vec<u8>) -> Self {
         let settings = Settings { concurrent_streams_max: streams_max, enable_push: false, ..Settings::INITIAL };
         let config = Config { settings, connection_window: 1 << 20, block_bytes_max: 1 << 16 };
         let connection = Connection::new(Role::Server, config, out);
@@ -40,7 +40,7 @@ impl Responder {
     }
 
     /// Reads all of the input. Returns the requests that are whole with it.
-    pub fn read(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> Vec<Request> {
+    pub(crate) fn read(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> Vec<Request> {
         let mut whole = Vec::new();
         loop {
             let progress = self.connection.read(input, &mut self.list, out).expect("the client obeys the protocol");
@@ -75,7 +75,7 @@ impl Responder {
     }
 
     /// Appends a response, whose content fits into the windows.
-    pub fn respond(&mut self, stream: u32, content: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn respond(&mut self, stream: u32, content: &[u8], out: &mut Vec<u8>) {
         let mut block = Vec::new();
         encode_stateless(b":status", b"200", &mut block);
         encode_stateless(b"server", b"test", &mut block);
@@ -88,7 +88,7 @@ impl Responder {
     }
 
     /// Appends a redirect.
-    pub fn redirect(&mut self, stream: u32, status: &str, location: &str, out: &mut Vec<u8>) {
+    pub(crate) fn redirect(&mut self, stream: u32, status: &str, location: &str, out: &mut Vec<u8>) {
         let mut block = Vec::new();
         encode_stateless(b":status", status.as_bytes(), &mut block);
         encode_stateless(b"location", location.as_bytes(), &mut block);
@@ -96,13 +96,13 @@ impl Responder {
         self.connection.release(stream, out);
     }
 
-    pub fn reset(&mut self, stream: u32, code: ErrorCode, out: &mut Vec<u8>) {
+    pub(crate) fn reset(&mut self, stream: u32, code: ErrorCode, out: &mut Vec<u8>) {
         self.connection.reset(stream, code, out);
         self.connection.release(stream, out);
     }
 
     /// Announces the end of the connection.
-    pub fn go_away(&mut self, out: &mut Vec<u8>) {
+    pub(crate) fn go_away(&mut self, out: &mut Vec<u8>) {
         self.connection.go_away(ErrorCode::NO_ERROR, "", out);
     }
 }

@@ -12,13 +12,13 @@ use crate::{MS, US};
 const CONTENT_BYTES: usize = 48;
 
 /// The content of a good response to request `number`, and to no other.
-pub fn content(number: u64) -> Vec<u8> {
+pub(crate) fn content(number: u64) -> Vec<u8> {
     format!("{number:06} is what was asked for and nothing else -\n").into_bytes()
 }
 
 /// One way to treat a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Response {
+pub(crate) enum Response {
     /// At once.
     Good,
     /// After so many nanoseconds.
@@ -72,7 +72,7 @@ pub enum Response {
 
 /// The form of a redirect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RedirectForm {
+pub(crate) enum RedirectForm {
     /// As a path, on a connection that is kept.
     Path,
     /// As a URL.
@@ -91,7 +91,7 @@ pub enum RedirectForm {
 
 /// One thing that the server does for a response.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub(crate) enum Step {
     Send(Vec<u8>),
     Close,
     Reset,
@@ -100,7 +100,7 @@ pub enum Step {
 impl Response {
     /// The outcome of the request, if the response comes in time over a network that breaks
     /// nothing. For responses whose effect lies in later requests it is that of their own request.
-    pub fn outcome(self) -> Outcome {
+    pub(crate) fn outcome(self) -> Outcome {
         match self {
             Self::Good | Self::Late(_) | Self::Dribbled(_) | Self::Chunked | Self::Interim => Outcome::Good,
             Self::InterimTogether => Outcome::Good,
@@ -116,7 +116,7 @@ impl Response {
     }
 
     /// One of those whose outcome depends on nothing but themselves; mostly good ones.
-    pub fn independent(random: &mut Pcg64Mcg) -> Self {
+    pub(crate) fn independent(random: &mut Pcg64Mcg) -> Self {
         match random.random_range(0..40) {
             0 => Self::Status(if random.random() { 503 } else { 404 }),
             1 => Self::WrongContent,
@@ -142,7 +142,7 @@ impl Response {
     }
 
     /// Any.
-    pub fn any(random: &mut Pcg64Mcg) -> Self {
+    pub(crate) fn any(random: &mut Pcg64Mcg) -> Self {
         match random.random_range(0..20) {
             0 => Self::Abandoning,
             1 => Self::Twice(if random.random() { 0 } else { random.random_range(0..3 * MS) }),
@@ -153,7 +153,7 @@ impl Response {
 
     /// The steps of it, each with the nanoseconds from the one before; the first from the request's
     /// arrival. `close` says that the connection ends behind it, as the request wants it.
-    pub fn steps(self, number: u64, close: bool) -> Vec<(u64, Step)> {
+    pub(crate) fn steps(self, number: u64, close: bool) -> Vec<(u64, Step)> {
         let content = content(number);
         let whole = response(200, if close { "Connection: close\r\n" } else { "" }, &content);
         let mut steps = match self {
@@ -256,18 +256,18 @@ fn chunked(content: &[u8]) -> Vec<u8> {
 }
 
 /// The generator of a request's treatment: the same for the same request, whenever it comes.
-pub fn random_of(seed: u64, number: u64) -> Pcg64Mcg {
+pub(crate) fn random_of(seed: u64, number: u64) -> Pcg64Mcg {
     Pcg64Mcg::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number)
 }
 
 /// The check that only the content of request `number` passes.
-pub fn whole_check(number: u64) -> Check {
+pub(crate) fn whole_check(number: u64) -> Check {
     let (status, length) = (Some(200.into()), Some(CONTENT_BYTES as u64));
     Check { status, length, sha256: Some(Sha256::digest(content(number)).into()), ..Check::default() }
 }
 
 /// The same in the words of a check file.
-pub fn whole_check_text(number: u64) -> String {
+pub(crate) fn whole_check_text(number: u64) -> String {
     let digest: String = Sha256::digest(content(number)).iter().map(|byte| format!("{byte:02x}")).collect();
     format!("status=200,length={CONTENT_BYTES},sha256={digest}")
 }

@@ -10,14 +10,14 @@ use thalweg_sys::{Instant, SocketId};
 use crate::script::{Response, Step};
 
 /// Which response a request gets, by its number.
-pub type Script = Box<dyn Fn(u64) -> Response>;
+pub(crate) type Script = Box<dyn Fn(u64) -> Response>;
 
 /// A server that does with each request what its script says.
-pub struct Server {
-    pub addr: SocketAddr,
-    pub records: Vec<Record>,
+pub(crate) struct Server {
+    pub(crate) addr: SocketAddr,
+    pub(crate) records: Vec<Record>,
     /// Most requests that were being responded to at once.
-    pub busy_max: usize,
+    pub(crate) busy_max: usize,
     listener: SocketId,
     script: Script,
     conversations: BTreeMap<SocketId, Conversation>,
@@ -27,15 +27,15 @@ pub struct Server {
 
 /// A request that arrived.
 #[derive(Clone, Copy, Debug)]
-pub struct Record {
+pub(crate) struct Record {
     /// The number in its target.
-    pub number: u64,
+    pub(crate) number: u64,
     /// Which of the connections that were accepted it came over, from 0.
-    pub connection: u64,
-    pub response: Response,
-    pub arrived: Instant,
+    pub(crate) connection: u64,
+    pub(crate) response: Response,
+    pub(crate) arrived: Instant,
     /// When the first and the last step of the response are due; none for silence.
-    pub answered: Option<(Instant, Instant)>,
+    pub(crate) answered: Option<(Instant, Instant)>,
 }
 
 #[derive(Default)]
@@ -57,21 +57,21 @@ struct Request {
 }
 
 impl Server {
-    pub fn open(sim: &mut Sim, addr: SocketAddr, script: Script) -> Self {
+    pub(crate) fn open(sim: &mut Sim, addr: SocketAddr, script: Script) -> Self {
         let listener = sim.listen(Listen::Address(addr)).expect("the address is free");
         let (records, conversations, agenda) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         Self { addr, records, busy_max: 0, listener, script, conversations, agenda, accepted: 0 }
     }
 
     /// Whether a completion is for the server.
-    pub fn owns(&self, completion: &Completion) -> bool {
+    pub(crate) fn owns(&self, completion: &Completion) -> bool {
         match completion {
             Completion::Accepted { .. } | Completion::AcceptFailed { .. } => true,
             other => other.subject().is_some_and(|socket| self.conversations.contains_key(&socket)),
         }
     }
 
-    pub fn on_completion(&mut self, sim: &mut Sim, completion: Completion) {
+    pub(crate) fn on_completion(&mut self, sim: &mut Sim, completion: Completion) {
         match completion {
             Completion::Accepted { socket, .. } => {
                 let conversation = Conversation { number: self.accepted, ..Conversation::default() };
@@ -94,7 +94,7 @@ impl Server {
     }
 
     /// Runs the actions that are due; returns the time of the next one.
-    pub fn on_turn(&mut self, sim: &mut Sim) -> Option<Instant> {
+    pub(crate) fn on_turn(&mut self, sim: &mut Sim) -> Option<Instant> {
         while let Some(&(at, socket)) = self.agenda.first() {
             if at > sim.now() {
                 return Some(at);

@@ -34,42 +34,42 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const FIRST_PORT: u16 = 32_768;
 
 /// A run to be made.
-pub struct World {
-    pub plan: Plan,
+pub(crate) struct World {
+    pub(crate) plan: Plan,
     /// Which of the plan's threads.
-    pub thread: usize,
-    pub network: SimConfig,
+    pub(crate) thread: usize,
+    pub(crate) network: SimConfig,
     /// Holds up the server from the first until the second, in nanoseconds from the beginning of
     /// the simulation.
-    pub stall: Option<(u64, u64)>,
+    pub(crate) stall: Option<(u64, u64)>,
     /// Holds up the client's completions of one of its connections likewise: of the first, which is
     /// number 0, or a later one.
-    pub stall_client: Option<(u16, u64, u64)>,
+    pub(crate) stall_client: Option<(u16, u64, u64)>,
     /// Stops the load thread from the first until the second, in nanoseconds from the beginning of
     /// the simulation. Its kernel goes on.
-    pub standstill: Option<(u64, u64)>,
+    pub(crate) standstill: Option<(u64, u64)>,
     /// Another program ran during the standstill, as far as the kernel of the load thread can say.
-    pub held_up: bool,
+    pub(crate) held_up: bool,
     /// By how much the measured part is extended, from the beginning on.
-    pub extension: Duration,
+    pub(crate) extension: Duration,
     /// Interrupts the run so many nanoseconds after the beginning of the simulation.
-    pub interrupt_ns: Option<u64>,
+    pub(crate) interrupt_ns: Option<u64>,
     /// Has the requests of a recording come only so many nanoseconds after the beginning of the
     /// simulation, instead of before the start.
-    pub read_ns: Option<u64>,
+    pub(crate) read_ns: Option<u64>,
     /// In the simulation's time, a run that takes longer than this hangs.
-    pub patience_ns: u64,
+    pub(crate) patience_ns: u64,
 }
 
 /// The result of a run.
-pub struct Run {
-    pub figures: RunFigures,
-    pub records: Vec<Record>,
-    pub busy_max: usize,
+pub(crate) struct Run {
+    pub(crate) figures: RunFigures,
+    pub(crate) records: Vec<Record>,
+    pub(crate) busy_max: usize,
     /// Most entries that the engine's queues and timers held.
-    pub entries_max: usize,
+    pub(crate) entries_max: usize,
     /// How long it took, from the beginning of the simulation.
-    pub took_ns: u64,
+    pub(crate) took_ns: u64,
 }
 
 struct Both {
@@ -117,7 +117,7 @@ impl Standstill {
 
 impl World {
     /// A run of that plan over a network without faults.
-    pub fn calm(plan: Plan) -> Self {
+    pub(crate) fn calm(plan: Plan) -> Self {
         let patience_ns = patience_ns(&plan);
         Self {
             plan,
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    pub fn run(self, script: impl Fn(u64) -> Response + 'static) -> Run {
+    pub(crate) fn run(self, script: impl Fn(u64) -> Response + 'static) -> Run {
         let mut sim = Sim::new(self.network);
         let began = sim.now();
         let server = Server::open(&mut sim, ADDR.parse().expect("an address"), Box::new(script));
@@ -239,7 +239,7 @@ impl App<Sim> for Both {
 
 /// A plan with defaults, to be varied: requests with the numbers from 0 on as their targets, in
 /// this order. Each knows the content that is its own.
-pub fn plan(arrivals: LoopPlan, extent: Extent, targets: u64) -> Plan {
+pub(crate) fn plan(arrivals: LoopPlan, extent: Extent, targets: u64) -> Plan {
     let peer = PeerAddr::Tcp(ADDR.parse().expect("an address"));
     let requests = (0..targets).map(|number| request("GET", number, b"")).collect();
     let second = Duration::from_secs(1);
@@ -247,7 +247,7 @@ pub fn plan(arrivals: LoopPlan, extent: Extent, targets: u64) -> Plan {
 }
 
 /// A plan of the sessions in `text`, httperf's format, whose targets are numbers.
-pub fn session_plan(text: &str, think: Duration, arrivals: LoopPlan, extent: Extent) -> Plan {
+pub(crate) fn session_plan(text: &str, think: Duration, arrivals: LoopPlan, extent: Extent) -> Plan {
     let mut requests = Vec::new();
     let made = load_sessions(
         "sessions",
@@ -268,7 +268,7 @@ pub fn session_plan(text: &str, think: Duration, arrivals: LoopPlan, extent: Ext
 }
 
 /// A plan of an access log: the millisecond and the number of each request.
-pub fn log_plan(entries: impl Iterator<Item = (u64, u64)>) -> Plan {
+pub(crate) fn log_plan(entries: impl Iterator<Item = (u64, u64)>) -> Plan {
     // A log has whole seconds; it is played a thousand times as fast.
     let line = |(ms, number): (u64, u64)| {
         format!("h - - [10/Oct/2025:13:{:02}:{:02} +0000] \"GET /{number} HTTP/1.1\" 200 48\n", ms / 60, ms % 60)
@@ -289,7 +289,7 @@ pub fn log_plan(entries: impl Iterator<Item = (u64, u64)>) -> Plan {
     plan(LoopPlan::Recorded { recording }, Extent::Requests(total), 1)
 }
 
-pub fn request(method: &str, number: u64, body: &[u8]) -> RequestTemplate {
+pub(crate) fn request(method: &str, number: u64, body: &[u8]) -> RequestTemplate {
     let target = format!("/{number}");
     let text = RequestText { method, authority: "h", target: &target, version: Version::Http11, fields: &[], body };
     let template = template(&text).expect("the request is in order");

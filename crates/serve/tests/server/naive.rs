@@ -3,17 +3,17 @@
 
 /// A response.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Response {
-    pub status: u16,
-    pub status_line: String,
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) status_line: String,
     /// Names in small letters.
-    pub fields: Vec<(String, String)>,
-    pub body: Vec<u8>,
+    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Response {
     /// The value of the only field of that name.
-    pub fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let mut values = self.fields.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
         let first = values.next();
         assert!(values.next().is_none(), "{name} is repeated in {self:?}");
@@ -23,7 +23,7 @@ impl Response {
 
 /// Takes the first response from `bytes`, to a request of this method. `None` if it is not
 /// complete.
-pub fn take(bytes: &mut &[u8], method: &str) -> Option<Response> {
+pub(crate) fn take(bytes: &mut &[u8], method: &str) -> Option<Response> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&bytes[..end]).expect("a head in ASCII");
     let mut lines = head.split("\r\n");
@@ -72,7 +72,7 @@ fn take_chunks(bytes: &mut &[u8]) -> Option<Vec<u8>> {
 
 /// All responses in `bytes`, which has to end with the last of them. Requests were of these
 /// methods; when there are more responses than methods, they were of the last one.
-pub fn take_all(mut bytes: &[u8], methods: &[&str]) -> Vec<Response> {
+pub(crate) fn take_all(mut bytes: &[u8], methods: &[&str]) -> Vec<Response> {
     let mut responses = Vec::new();
     while !bytes.is_empty() {
         let method = methods[responses.len().min(methods.len() - 1)];
@@ -83,7 +83,7 @@ pub fn take_all(mut bytes: &[u8], methods: &[&str]) -> Vec<Response> {
 }
 
 /// Splits a multipart body: the range that each part states, and its bytes.
-pub fn multipart(response: &Response) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn multipart(response: &Response) -> Vec<(String, Vec<u8>)> {
     let boundary = response.field("Content-Type").unwrap().strip_prefix("multipart/byteranges; boundary=").unwrap();
     let mut rest = [b"\r\n", response.body.as_slice()].concat();
     let mut parts = Vec::new();

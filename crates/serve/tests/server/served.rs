@@ -12,27 +12,27 @@ use thalweg_serve::{ListenAddr, Running, Server, ServerConfig, StartError};
 use thalweg_sys::DriverChoice;
 
 /// A server and its folder, which lasts as long.
-pub struct Served {
+pub(crate) struct Served {
     folder: TempDir,
-    pub server: Running,
+    pub(crate) server: Running,
 }
 
 /// No response takes that long; a test that waits longer has failed.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The content of the file `letters`.
-pub fn letters() -> Vec<u8> {
+pub(crate) fn letters() -> Vec<u8> {
     (b'a'..=b'z').cycle().take(1000).collect()
 }
 
 /// Larger than any small file and than the bytes sent in one iteration.
-pub fn large() -> Vec<u8> {
+pub(crate) fn large() -> Vec<u8> {
     (0..750_000u32).flat_map(u32::to_be_bytes).collect()
 }
 
 impl Served {
     /// A server over this driver; `None` if the kernel refuses it.
-    pub fn start(driver: DriverChoice, change: impl FnOnce(&mut ServerConfig)) -> Option<Self> {
+    pub(crate) fn start(driver: DriverChoice, change: impl FnOnce(&mut ServerConfig)) -> Option<Self> {
         let folder = TempDir::new().unwrap();
         fill(folder.path());
         let mut config = ServerConfig::new(folder.path(), ["127.0.0.1:0".parse::<SocketAddr>().unwrap()]);
@@ -46,20 +46,20 @@ impl Served {
     }
 
     /// The folder that is served.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         tcp(&self.server.addresses()[0])
     }
 
-    pub fn connect(&self) -> TcpStream {
+    pub(crate) fn connect(&self) -> TcpStream {
         connect(self.address())
     }
 
     /// Sends a request, ends the direction, and reads to the end.
-    pub fn exchange(&self, request: &[u8]) -> Vec<u8> {
+    pub(crate) fn exchange(&self, request: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
         stream.write_all(request).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
@@ -67,14 +67,14 @@ impl Served {
     }
 
     /// Stops the server. It must not have failed.
-    pub fn stop(self) {
+    pub(crate) fn stop(self) {
         self.server.stop();
         self.server.join().unwrap();
     }
 }
 
 /// Waits until every loop has replied.
-pub fn await_liveness(server: &Running) {
+pub(crate) fn await_liveness(server: &Running) {
     let (began, mut check) = (Instant::now(), server.check_liveness());
     while !check.is_complete() {
         assert!(began.elapsed() < PATIENCE, "a loop does not answer");
@@ -82,21 +82,21 @@ pub fn await_liveness(server: &Running) {
     }
 }
 
-pub fn connect(address: SocketAddr) -> TcpStream {
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
     stream
 }
 
-pub fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
+pub(crate) fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     bytes
 }
 
 /// Both drivers, as far as the kernel grants them.
-pub fn each_driver(test: impl Fn(DriverChoice)) {
+pub(crate) fn each_driver(test: impl Fn(DriverChoice)) {
     test(DriverChoice::Epoll);
     test(DriverChoice::Uring);
 }
@@ -122,7 +122,7 @@ fn fill(folder: &Path) {
 }
 
 /// The TCP address that it is.
-pub fn tcp(address: &ListenAddr) -> SocketAddr {
+pub(crate) fn tcp(address: &ListenAddr) -> SocketAddr {
     match address {
         ListenAddr::Tcp(address) => *address,
         ListenAddr::Unix(path) => panic!("{} is no TCP address", path.display()),

@@ -9,38 +9,38 @@ use thalweg_tls::{
 use crate::authority::{Authority, Issued};
 
 /// The authority of all tests that need no other.
-pub static ROOT: LazyLock<Authority> = LazyLock::new(|| Authority::root("root of the tests"));
+pub(crate) static ROOT: LazyLock<Authority> = LazyLock::new(|| Authority::root("root of the tests"));
 
 /// A server that presents one certificate.
-pub fn server(issued: &Issued, options: ServerOptions) -> ServerSettings {
+pub(crate) fn server(issued: &Issued, options: ServerOptions) -> ServerSettings {
     server_of(&[issued], options)
 }
 
 /// A server that presents several certificates.
-pub fn server_of(issued: &[&Issued], options: ServerOptions) -> ServerSettings {
+pub(crate) fn server_of(issued: &[&Issued], options: ServerOptions) -> ServerSettings {
     let store = Arc::new(CertificateStore::default());
     let certificates: Vec<_> = issued.iter().map(|issued| (Vec::new(), certificate(issued))).collect();
     store.set(&certificates);
     ServerSettings::new(options, &store).unwrap()
 }
 
-pub fn certificate(issued: &Issued) -> Certificate {
+pub(crate) fn certificate(issued: &Issued) -> Certificate {
     Certificate::of_pem(issued.pem.as_bytes(), issued.key.as_bytes()).unwrap()
 }
 
 /// A client that trusts the tests' authority.
-pub fn client(options: ClientOptions) -> ClientSettings {
+pub(crate) fn client(options: ClientOptions) -> ClientSettings {
     let roots = if options.roots == Roots::System { Roots::Pem(ROOT.pem.clone().into()) } else { options.roots };
     ClientSettings::new(ClientOptions { roots, ..options }).unwrap()
 }
 
 /// One side, with what it has received and what it wants to send.
-pub struct Side {
-    pub engine: Engine,
-    pub plain: Vec<u8>,
-    pub wire: Vec<u8>,
-    pub failure: Option<Failure>,
-    pub is_peer_closed: bool,
+pub(crate) struct Side {
+    pub(crate) engine: Engine,
+    pub(crate) plain: Vec<u8>,
+    pub(crate) wire: Vec<u8>,
+    pub(crate) failure: Option<Failure>,
+    pub(crate) is_peer_closed: bool,
 }
 
 impl Side {
@@ -49,7 +49,7 @@ impl Side {
     }
 
     /// Receives bytes.
-    pub fn receive(&mut self, bytes: &[u8]) {
+    pub(crate) fn receive(&mut self, bytes: &[u8]) {
         if self.failure.is_some() {
             return;
         }
@@ -61,28 +61,28 @@ impl Side {
 }
 
 /// A client and a server.
-pub struct Pair {
-    pub client: Side,
-    pub server: Side,
+pub(crate) struct Pair {
+    pub(crate) client: Side,
+    pub(crate) server: Side,
 }
 
 impl Pair {
     /// A pair that has not exchanged anything yet.
-    pub fn new(client: &ClientSettings, server: &ServerSettings, name: &str) -> Self {
+    pub(crate) fn new(client: &ClientSettings, server: &ServerSettings, name: &str) -> Self {
         let mut client = Side::new(Engine::connect(client, name).unwrap());
         client.receive(b"");
         Self { client, server: Side::new(Engine::accept(server).unwrap()) }
     }
 
     /// A pair that has exchanged all that it wants to.
-    pub fn settled(client: &ClientSettings, server: &ServerSettings, name: &str) -> Self {
+    pub(crate) fn settled(client: &ClientSettings, server: &ServerSettings, name: &str) -> Self {
         let mut pair = Self::new(client, server, name);
         pair.exchange(|_| usize::MAX);
         pair
     }
 
     /// Exchanges bytes until neither side has any, in fragments of so many of those left.
-    pub fn exchange(&mut self, mut fragment: impl FnMut(usize) -> usize) {
+    pub(crate) fn exchange(&mut self, mut fragment: impl FnMut(usize) -> usize) {
         while !(self.client.wire.is_empty() && self.server.wire.is_empty()) {
             deliver(&mut self.client, &mut self.server, &mut fragment);
             deliver(&mut self.server, &mut self.client, &mut fragment);

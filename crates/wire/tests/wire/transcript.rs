@@ -11,9 +11,9 @@ use thalweg_wire::{Bounds, FieldSlots, RequestEvent, RequestKind, RequestReader,
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Transcript {
     /// One line for each event; the pieces of a body are joined.
-    pub lines: Vec<String>,
+    pub(crate) lines: Vec<String>,
     /// Memory the reader held at most.
-    pub retained_bytes: usize,
+    pub(crate) retained_bytes: usize,
     body: Vec<u8>,
 }
 

@@ -1,0 +1,106 @@
+//! Observes the host that the tests run on.
+
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use thalweg_observe::clock::Clock;
+use thalweg_observe::{LocalObserver, Sampler, ServerName, Settings};
+use thalweg_sys::proc::thread_cpu;
+
+/// Uses that much CPU time.
+fn burn(time: Duration) {
+    let before = thread_cpu();
+    while thread_cpu().since(before).total_ns() < time.as_nanos() as u64 {}
+}
+
+#[test]
+fn a_sample_holds_what_this_host_shows() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let clients: Vec<_> = (0..3).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    let accepted: Vec<_> = (0..2).map(|_| listener.accept().unwrap()).collect();
+    let mut sampler = Sampler::new(Some(ServerName::Port(port)), Clock::start(), Duration::from_secs(1));
+    assert_eq!(sampler.sample(), None, "the first reading has no other to compare with");
+    burn(Duration::from_millis(200));
+    let sample = sampler.sample().unwrap();
+    assert!(sample.seconds >= 0.2 && sample.number == 1);
+    assert!(sample.all_cpus().total_ms() > 0);
+    let server = sample.server.expect("this process listens");
+    assert_eq!((server.figures.processes, server.listeners[0].waiting), (1, 1));
+    assert!(server.figures.descriptors > 5 && server.figures.resident_kib > 100.0, "{server:?}");
+    assert!(server.figures.cpu_ms() >= 150, "it was busy: {server:?}");
+    assert!(server.busiest[0].cpu_us >= 150_000, "{server:?}");
+    // The connections are examined now and then, depending on the cost.
+    let examined = (0..1000).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        sampler.sample().unwrap().server.unwrap().connections
+    });
+    assert_eq!(examined.unwrap().examined, 3);
+    drop((clients, accepted));
+}
+
+#[test]
+fn a_server_that_comes_and_goes_is_followed() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut sampler = Sampler::new(Some(ServerName::Port(port)), Clock::start(), Duration::from_secs(1));
+    sampler.sample();
+    assert_eq!(sampler.sample().unwrap().server, None);
+    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    // The look-up is spaced out by its cost.
+    let begun = Instant::now();
+    while sampler.sample().unwrap().server.is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the server was not found");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(listener);
+    let gone = sampler.sample().unwrap().server.expect("the process still runs");
+    assert_eq!(gone.listeners, []);
+}
+
+#[test]
+fn an_observation_can_be_cut_at_an_event() {
+    let settings = Settings { interval: Duration::from_secs(3600), ..Settings::default() };
+    let observer = LocalObserver::start(&settings).unwrap();
+    let samples = observer.samples();
+    assert!(samples.since(0).is_empty());
+    for cut in 1..=3 {
+        let now = samples.unix_s();
+        samples.cut();
+        assert!(samples.wait_for(now, Duration::from_secs(30)));
+        assert_eq!(samples.since(0).len(), cut);
+    }
+    let all = samples.since(0);
+    assert!((all[0].unix_s - all[1].begin_s()).abs() < 1e-6, "intervals follow one another without a gap");
+    assert_eq!(samples.since(2), all[2..]);
+    assert!(!samples.wait_for(samples.unix_s() + 1e6, Duration::from_millis(1)));
+}
+
+#[test]
+fn an_observer_keeps_a_bounded_number_of_samples() {
+    let settings = Settings { interval: Duration::from_millis(1), kept_max: 5, ..Settings::default() };
+    let observer = LocalObserver::start(&settings).unwrap();
+    let samples = observer.samples();
+    while samples.since(0).last().is_none_or(|sample| sample.number < 12) {
+        samples.wait_for(samples.unix_s(), Duration::from_secs(10));
+    }
+    assert!(samples.since(0).len() <= 5);
+}
+
+#[test]
+fn the_cost_counts_the_observer_alone() {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop()
+            }
+        });
+        let mut sampler = Sampler::new(None, Clock::start(), Duration::from_secs(1));
+        sampler.sample();
+        std::thread::sleep(Duration::from_millis(300));
+        let sample = sampler.sample().unwrap();
+        stop.store(true, Ordering::Relaxed);
+        assert!(sample.cost_us > 0 && sample.cost_us < 50_000, "{}", sample.cost_us);
+    });
+}
