@@ -14,6 +14,7 @@
 //! | [`cell`] | the result of one suite with one server |
 //! | [`reference`] | the source documents' own figures of suites |
 //! | [`file`] | files that are written whole or not at all |
+//! | `sample` | documents for tests, here and in crates that depend on this one |
 //! | `answer` | the answer in one sentence |
 //! | `headline` | the trial that the answer rests on |
 //! | `by_rate`, `course`, `spread`, `observed` | the charts: over the offered rate, over time, over the percentiles, of the target's host |
@@ -51,8 +52,8 @@ mod suite_table;
 mod trials;
 mod words;
 
-#[cfg(test)]
-mod sample;
+#[cfg(any(test, feature = "sample"))]
+pub mod sample;
 #[cfg(test)]
 mod tests;
 

@@ -21,7 +21,7 @@ const CAPACITY: f64 = 43_000.0;
 const CEILING: f64 = 96_400.0;
 
 /// A search that found a capacity, with trials of every phase and verdict.
-pub(crate) fn search() -> Document {
+pub fn search() -> Document {
     let mut trials = vec![calibration(), probe()];
     let mut at_s = 9.0;
     let mut push = |phase: &str, rate: f64, seconds: f64| {
@@ -70,14 +70,14 @@ pub(crate) fn search() -> Document {
 }
 
 /// A run in which everything went well.
-pub(crate) fn run() -> Document {
+pub fn run() -> Document {
     let mut trial = trial("run", 0.2, 5000.0, 10.0);
     trial.reasons.clear();
     document(Kind::Run, vec![trial])
 }
 
 /// A document around `trials`, without the answer of a search.
-pub(crate) fn document(kind: Kind, trials: Vec<Trial>) -> Document {
+pub fn document(kind: Kind, trials: Vec<Trial>) -> Document {
     let words = |text: &str| text.split(' ').map(String::from).collect();
     let pairs = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
         pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
@@ -130,7 +130,7 @@ pub(crate) fn document(kind: Kind, trials: Vec<Trial>) -> Document {
 }
 
 /// An open-loop trial at `rate` against the pictured server.
-pub(crate) fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
+pub fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
     let offered = (rate * seconds).round() as u64;
     let served = rate.min(CAPACITY * 0.985);
     let late = if rate > CAPACITY { ((rate - CAPACITY) / rate * 0.3 * offered as f64) as u64 } else { 0 };
@@ -232,7 +232,7 @@ fn status_codes(code: u16, count: u64) -> StatusCodes {
 }
 
 /// Makes every request of `trial` end with `outcome`, as against a target that is not there.
-pub(crate) fn make_all_end(trial: &mut Trial, outcome: Outcome) {
+pub fn make_all_end(trial: &mut Trial, outcome: Outcome) {
     let nothing = Histogram::new().summary();
     trial.outcomes = Outcomes::default();
     trial.outcomes.record_n(outcome, trial.counts.offered);
@@ -249,7 +249,7 @@ pub(crate) fn make_all_end(trial: &mut Trial, outcome: Outcome) {
 }
 
 /// Makes the client of `trial` late.
-pub(crate) fn make_invalid(trial: &mut Trial) {
+pub fn make_invalid(trial: &mut Trial) {
     trial.verdict = Verdict::Invalid;
     trial.lag_us = times(40.0, 700.0, trial.counts.sent).summary();
     trial.client.run_queue_wait_s = 1.31;
@@ -260,7 +260,7 @@ pub(crate) fn make_invalid(trial: &mut Trial) {
 }
 
 /// A closed-loop trial.
-pub(crate) fn closed(phase: &str, rate: f64, seconds: f64) -> Trial {
+pub fn closed(phase: &str, rate: f64, seconds: f64) -> Trial {
     let mut trial = trial(phase, 3.5, rate, seconds);
     trial.loop_kind = LoopKind::Closed;
     trial.offered_rate = None;
