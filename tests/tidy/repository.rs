@@ -60,8 +60,7 @@ impl Repository {
         })
     }
 
-    /// The manifests of all packages, each with its folder: those of the workspace and the one
-    /// outside of it.
+    /// The manifests of the workspace's packages, each with its folder.
     pub fn packages(&self) -> Vec<Package> {
         let manifests = self.files.iter().filter(|file| file.ends_with("/Cargo.toml"));
         manifests.map(|file| Package::read(file.trim_end_matches("/Cargo.toml"), &self.text(file))).collect()
