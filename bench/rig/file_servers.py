@@ -246,8 +246,7 @@ class CannedFiles(FileServer):
 def all_servers(thalweg, before, floor, close, body_bytes, large_files):
     """Those that are here, in the order in which they are shown. The floor's only where all bodies have one length."""
     found = [Thalweg(thalweg, "uring"), Thalweg(thalweg, "epoll")]
-    if before:
-        found += [Thalweg(before, "uring", " before"), Thalweg(before, "epoll", " before")]
+    found += [Thalweg(program, driver, f" {name}") for name, program in before for driver in ("uring", "epoll")]
     if program := process.on_path("nginx"):
         found += [Nginx(program, sendfile=True), Nginx(program, sendfile=False)]
         found += [Nginx(program, sendfile=True, deferred=True)] if close else []

@@ -40,8 +40,8 @@ class Programs:
     thalweg: str
     floor: str
     wrk2: str | None
-    #: Another thalweg to compare with, such as the build before a change.
-    before: str | None = None
+    #: Other thalwegs to compare with, such as the build before a change: the name and the path of each.
+    before: list = ()
 
 
 QUANTILES = ("p50", "p90", "p95", "p99", "max")
@@ -90,14 +90,14 @@ class Tool:
 class Thalweg(Tool):
     program, rated = "thalweg", True
 
-    def __init__(self, programs, driver, before=False):
+    def __init__(self, programs, driver, before=None):
         self.driver, self.before = driver, before
-        self.name = f"thalweg {driver} before" if before else f"thalweg {driver}"
+        self.name = f"thalweg {driver} {before[0]}" if before else f"thalweg {driver}"
         super().__init__(programs)
 
     def find(self, programs):
-        program = programs.before if self.before else programs.thalweg
-        return program if program and pathlib.Path(program).is_file() else None
+        program = self.before[1] if self.before else programs.thalweg
+        return program if pathlib.Path(program).is_file() else None
 
     def command(self, load):
         loop = ["--rate", f"{load.rate}/s", "--connections", str(load.connections)] if load.rate else ["--workers", str(load.connections)]
@@ -406,6 +406,6 @@ class Hey(Tool):
 
 
 def all_tools(programs):
-    before = [Thalweg(programs, driver, before=True) for driver in ("uring", "epoll")] if programs.before else []
+    before = [Thalweg(programs, driver, named) for named in programs.before for driver in ("uring", "epoll")]
     return [Thalweg(programs, "uring"), Thalweg(programs, "epoll"), *before, Floor(programs, "uring"), Floor(programs, "epoll"),
             *(tool(programs) for tool in (Wrk, Wrk2, Ab, Httperf, H2load, Oha, OhaCorrected, Bombardier, Vegeta, K6, Hey))]

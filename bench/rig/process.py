@@ -172,6 +172,12 @@ def drop_objects():
         pathlib.Path("/proc/sys/vm/drop_caches").write_text("2")
 
 
+def named_program(argument):
+    """A name and a path of `NAME=PATH`, for argparse; a path alone is called `before`."""
+    name, _, path = argument.rpartition("=")
+    return name or "before", path
+
+
 def on_path(name, extra=()):
     """The program of that name: on PATH, where administrators' programs are, or in one of the folders named."""
     folders = [*map(str, extra), *os.environ.get("PATH", "").split(":"), "/usr/sbin", "/sbin"]
