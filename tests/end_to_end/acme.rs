@@ -9,11 +9,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::curl;
-use crate::machine;
 use crate::operation::{Successor, ended_well};
 use crate::pebble::Pebble;
-use crate::process::{PATIENCE, Process, run_thalweg, thalweg, until};
-use crate::yardstick_server::free_port;
+use crate::process::{PATIENCE, Process, free_port, run_thalweg, thalweg, until};
 
 /// The lifetime of certificates that no test outlives.
 const LONG: Duration = Duration::from_secs(90 * 24 * 3600);
@@ -136,7 +134,6 @@ impl Place {
 }
 
 fn check_obtained_by(challenge: &str) {
-    let _machine = machine::shared();
     let place = Place::new(LONG);
     let server = place.start(&[HOST, OTHER], &[challenge]);
     assert!(server.stdout().contains("self-signed, until one is obtained from"), "{}", server.stdout());
@@ -167,7 +164,6 @@ fn a_certificate_is_obtained_by_tls() {
 
 #[test]
 fn a_certificate_is_kept_over_restarts_and_upgrades() {
-    let _machine = machine::shared();
     let place = Place::new(LONG);
     let server = place.start(&[HOST], &["http-01"]);
     place.wait_for_certificate(1);
@@ -204,7 +200,6 @@ fn a_certificate_is_kept_over_restarts_and_upgrades() {
 
 #[test]
 fn a_renewal_breaks_no_download() {
-    let _machine = machine::shared();
     // The client renews after a third of the lifetime at the earliest, and before its end.
     let place = Place::new(Duration::from_secs(30));
     let server = place.start(&[HOST], &["tls-alpn-01"]);
@@ -231,7 +226,6 @@ fn a_renewal_breaks_no_download() {
 
 #[test]
 fn a_failure_is_logged_and_the_server_goes_on() {
-    let _machine = machine::shared();
     // Nothing listens where the authority verifies hosts.
     let place = Place::verified_at((free_port(), free_port()), (free_port(), free_port()), LONG);
     let server = place.start(&[HOST], &["http-01"]);

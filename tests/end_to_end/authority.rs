@@ -6,20 +6,20 @@ use rcgen::{
 };
 
 /// A certificate in PEM, and its key.
-pub struct Issued {
-    pub pem: String,
-    pub key: String,
+pub(crate) struct Issued {
+    pub(crate) pem: String,
+    pub(crate) key: String,
 }
 
 /// An authority.
-pub struct Authority {
-    pub pem: String,
+pub(crate) struct Authority {
+    pub(crate) pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 /// How long a certificate is valid.
 #[derive(Clone, Copy)]
-pub enum Validity {
+pub(crate) enum Validity {
     Present,
     Past,
     Future,
@@ -27,36 +27,36 @@ pub enum Validity {
 
 impl Authority {
     /// An authority of this name, signed by itself.
-    pub fn root(name: &str) -> Self {
+    pub(crate) fn root(name: &str) -> Self {
         let (params, key) = authority_params(name);
         let pem = params.self_signed(&key).unwrap().pem();
         Self { pem, issuer: Issuer::new(params, key) }
     }
 
     /// An authority that this one has signed.
-    pub fn intermediate(&self, name: &str) -> Self {
+    pub(crate) fn intermediate(&self, name: &str) -> Self {
         let (params, key) = authority_params(name);
         let pem = params.signed_by(&key, &self.issuer).unwrap().pem();
         Self { pem, issuer: Issuer::new(params, key) }
     }
 
     /// A server's certificate.
-    pub fn server(&self, names: &[&str]) -> Issued {
+    pub(crate) fn server(&self, names: &[&str]) -> Issued {
         self.issue(names, Validity::Present, &PKCS_ECDSA_P256_SHA256, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
     /// A server's certificate with a key of another kind.
-    pub fn server_ed25519(&self, names: &[&str]) -> Issued {
+    pub(crate) fn server_ed25519(&self, names: &[&str]) -> Issued {
         self.issue(names, Validity::Present, &PKCS_ED25519, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
     /// A server's certificate of this validity.
-    pub fn server_valid(&self, names: &[&str], validity: Validity) -> Issued {
+    pub(crate) fn server_valid(&self, names: &[&str], validity: Validity) -> Issued {
         self.issue(names, validity, &PKCS_ECDSA_P256_SHA256, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
     /// A client's certificate of this validity.
-    pub fn client(&self, name: &str, validity: Validity) -> Issued {
+    pub(crate) fn client(&self, name: &str, validity: Validity) -> Issued {
         self.issue(&[name], validity, &PKCS_ECDSA_P256_SHA256, ExtendedKeyUsagePurpose::ClientAuth)
     }
 

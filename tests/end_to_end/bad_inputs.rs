@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::machine;
 use crate::process::{ExitedProcess, PATIENCE, Process, STORE};
 
 /// A wrong input is noticed before anything is waited for.
@@ -137,7 +136,6 @@ fn differences(stored: &str, now: &str) -> String {
 
 #[test]
 fn each_wrong_input_has_a_message_that_helps() {
-    let _machine = machine::shared();
     let stored = fs::read_to_string(transcript()).expect("the transcript can be read");
     let lines = read(&stored);
     let folder = TempDir::new().expect("a temporary folder can be made");

@@ -5,15 +5,15 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::document;
-use crate::machine;
 use crate::namespace::Namespace;
 use crate::nginx::Nginx;
 use crate::process::{PATIENCE, Process, thalweg, until};
+use crate::repetition::{ensure, repeated};
 
 /// Short trials: the bounds do not matter here.
 const SHORT: [&str; 9] = ["--duration", "1s", "--width", "20%", "--budget", "40s", "--recovery", "2s", "--json"];
@@ -29,84 +29,16 @@ fn yardstick(start: impl Fn(&[&str]) -> Command, address: &str, arguments: &[&st
     (server, url)
 }
 
-/// Searches until the named part is the expected one. Other programs of the machine may keep a
-/// search from an answer for some minutes; a wrong answer is wrong at once.
+/// Searches until a part is named, which has to be the expected one. Other programs of the machine
+/// may keep a search from an answer.
 fn named(search: impl Fn() -> Command, limit: &str, cause: &str) -> Value {
-    let begun = Instant::now();
-    loop {
+    repeated(|| {
         let ended = Process::start(&mut search()).wait(Duration::from_secs(150));
         let find = document::of(&ended)["find"].clone();
-        if (find["limit"].as_str(), find["cause"].as_str()) == (Some(limit), Some(cause)) {
-            return find;
-        }
-        let may_go_on = find["limit"] == "undetermined" && begun.elapsed() < Duration::from_secs(300);
-        assert!(may_go_on, "expected {limit} ({cause}): {find:#}");
-    }
-}
-
-#[test]
-fn a_bounded_queue_is_the_servers() {
-    let _machine = machine::exclusive();
-    let (_server, url) = yardstick(thalweg, "127.0.0.1:0", &["bounded", "--rate", "500/s"]);
-    let find = named(|| thalweg(&[&["find", &url], &SHORT[..]].concat()), "server", "server's queue is bounded (503s)");
-    assert!(find["evidence"][0].as_str().is_some_and(|first| first.contains("status 503")), "{find:#}");
-    let finding = &find["findings"][0];
-    assert_eq!((&finding["kind"], &finding["strength"]), (&"refusals".into(), &"proves".into()), "{find:#}");
-}
-
-/// Such a server was once named because nothing else was left.
-#[test]
-fn a_server_that_waits_is_named_by_its_waits() {
-    let _machine = machine::exclusive();
-    let (_server, url) = yardstick(thalweg, "127.0.0.1:0", &["fixed", "--rate", "500/s"]);
-    let find = named(|| thalweg(&[&["find", &url], &SHORT[..]].concat()), "server", "requests wait in the server");
-    assert!(find["evidence"].to_string().contains("a handshake, which the server's kernel answers"), "{find:#}");
-}
-
-/// A path of 100 Mbit/s was once called the server.
-#[test]
-fn a_full_path_is_the_networks() {
-    let _machine = machine::exclusive();
-    let Some(network) = Namespace::new("a_full_path_is_the_networks") else { return };
-    // The server has a network of its own behind a link of 20 Mbit/s.
-    let behind = Process::start(network.command("unshare").args(["--net", "sleep", "600"]));
-    let at = format!("--net=/proc/{}/ns/net", behind.id());
-    let inside = |arguments: &[&str]| {
-        let mut command = network.command("nsenter");
-        command.arg(&at).args(arguments);
-        command
-    };
-    until("the second network", PATIENCE, || {
-        let link = format!("ip link add c0 type veth peer name s0 netns {}", behind.id());
-        let ended = Process::start(network.command("sh").args(["-c", &link])).wait(PATIENCE);
-        let is_there = Process::start(inside(&["ip", "link", "show", "s0"]).stdout(Stdio::null())).wait(PATIENCE);
-        (ended.code == Some(0) && is_there.code == Some(0)).then_some(())
-    });
-    network.shell("ip address add 10.98.0.2/24 dev c0 && ip link set c0 up");
-    let set_up = "ip address add 10.98.0.1/24 dev s0 && ip link set s0 up && \
-                  tc qdisc add dev s0 root tbf rate 20mbit burst 32kbit latency 50ms";
-    assert_eq!(Process::start(&mut inside(&["sh", "-c", set_up])).wait(PATIENCE).code, Some(0));
-    let arguments = ["fixed", "--rate", "5000/s", "--body", "20KB"];
-    let program = env!("CARGO_BIN_EXE_thalweg");
-    let start = |arguments: &[&str]| inside(&[&[program], arguments].concat());
-    let (_server, url) = yardstick(start, "10.98.0.1:28098", &arguments);
-    let find = named(|| network.thalweg(&[&["find", &url], &SHORT[..]].concat()), "network", "path full");
-    assert!(find["evidence"][0].as_str().is_some_and(|first| first.contains("packets queued")), "{find:#}");
-}
-
-/// A client at a fifth of its CPU was once told that its host is too busy.
-#[test]
-fn a_throttled_client_is_named() {
-    let _machine = machine::exclusive();
-    let Some(group) = Group::with_a_fifth_of_a_cpu("a_throttled_client_is_named") else { return };
-    let nginx = Nginx::start();
-    let url = nginx.url("/000.txt");
-    let find = named(
-        || group.thalweg(&[&["find", &url], &SHORT[..]].concat()),
-        "client",
-        "client throttled by its control group",
-    );
-    assert!(find["evidence"].to_string().contains("CPU quota"), "{find:#}");
+        ensure(find["limit"] != "undetermined", || format!("no part is named: {}", find["evidence"]))?;
+        assert_eq!((find["limit"].as_str(), find["cause"].as_str()), (Some(limit), Some(cause)), "{find:#}");
+        Ok(find)
+    })
 }
 
 /// A control group; it ends with this value.
@@ -149,5 +81,72 @@ impl Drop for Group {
     fn drop(&mut self) {
         // Its members have been waited for. A group that stays does no harm.
         let _ = fs::remove_dir(&self.path);
+    }
+}
+
+/// These tests need all CPUs: nextest runs each of them by itself.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn a_bounded_queue_is_the_servers() {
+        let (_server, url) = yardstick(thalweg, "127.0.0.1:0", &["bounded", "--rate", "500/s"]);
+        let find =
+            named(|| thalweg(&[&["find", &url], &SHORT[..]].concat()), "server", "server's queue is bounded (503s)");
+        assert!(find["evidence"][0].as_str().is_some_and(|first| first.contains("status 503")), "{find:#}");
+        let finding = &find["findings"][0];
+        assert_eq!((&finding["kind"], &finding["strength"]), (&"refusals".into(), &"proves".into()), "{find:#}");
+    }
+
+    /// Such a server was once named because nothing else was left.
+    #[test]
+    fn a_server_that_waits_is_named_by_its_waits() {
+        let (_server, url) = yardstick(thalweg, "127.0.0.1:0", &["fixed", "--rate", "500/s"]);
+        let find = named(|| thalweg(&[&["find", &url], &SHORT[..]].concat()), "server", "requests wait in the server");
+        assert!(find["evidence"].to_string().contains("a handshake, which the server's kernel answers"), "{find:#}");
+    }
+
+    /// A path of 100 Mbit/s was once called the server.
+    #[test]
+    fn a_full_path_is_the_networks() {
+        let Some(network) = Namespace::new("a_full_path_is_the_networks") else { return };
+        // The server has a network of its own behind a link of 20 Mbit/s.
+        let behind = Process::start(network.command("unshare").args(["--net", "sleep", "600"]));
+        let at = format!("--net=/proc/{}/ns/net", behind.id());
+        let inside = |arguments: &[&str]| {
+            let mut command = network.command("nsenter");
+            command.arg(&at).args(arguments);
+            command
+        };
+        until("the second network", PATIENCE, || {
+            let link = format!("ip link add c0 type veth peer name s0 netns {}", behind.id());
+            let ended = Process::start(network.command("sh").args(["-c", &link])).wait(PATIENCE);
+            let is_there = Process::start(inside(&["ip", "link", "show", "s0"]).stdout(Stdio::null())).wait(PATIENCE);
+            (ended.code == Some(0) && is_there.code == Some(0)).then_some(())
+        });
+        network.shell("ip address add 10.98.0.2/24 dev c0 && ip link set c0 up");
+        let set_up = "ip address add 10.98.0.1/24 dev s0 && ip link set s0 up && \
+                      tc qdisc add dev s0 root tbf rate 20mbit burst 32kbit latency 50ms";
+        assert_eq!(Process::start(&mut inside(&["sh", "-c", set_up])).wait(PATIENCE).code, Some(0));
+        let arguments = ["fixed", "--rate", "5000/s", "--body", "20KB"];
+        let program = env!("CARGO_BIN_EXE_thalweg");
+        let start = |arguments: &[&str]| inside(&[&[program], arguments].concat());
+        let (_server, url) = yardstick(start, "10.98.0.1:28098", &arguments);
+        let find = named(|| network.thalweg(&[&["find", &url], &SHORT[..]].concat()), "network", "path full");
+        assert!(find["evidence"][0].as_str().is_some_and(|first| first.contains("packets queued")), "{find:#}");
+    }
+
+    /// A client at a fifth of its CPU was once told that its host is too busy.
+    #[test]
+    fn a_throttled_client_is_named() {
+        let Some(group) = Group::with_a_fifth_of_a_cpu("a_throttled_client_is_named") else { return };
+        let nginx = Nginx::start();
+        let url = nginx.url("/000.txt");
+        let find = named(
+            || group.thalweg(&[&["find", &url], &SHORT[..]].concat()),
+            "client",
+            "client throttled by its control group",
+        );
+        assert!(find["evidence"].to_string().contains("CPU quota"), "{find:#}");
     }
 }

@@ -1,21 +1,15 @@
 //! Chromium opens a report, without a network.
 
-use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::find::SearchRun;
-use crate::machine;
 use crate::process::{PATIENCE, Process, program};
 
-#[test]
-fn a_report_is_drawn_without_a_network_and_without_an_error() {
-    let found = SearchRun::once();
-    let _machine = machine::shared();
+/// Opens a report.
+pub(crate) fn draws_without_a_network_and_without_an_error(report: &Path) {
     let profile = TempDir::new().unwrap();
-    let report = profile.path().join("report.html");
-    fs::write(&report, &found.report).unwrap();
     let chromium = program(&["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"], "chromium");
     let mut command = Command::new(chromium);
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);

@@ -6,7 +6,6 @@ use serde_json::Value;
 use tempfile::TempDir;
 use thalweg_cache::{Cache, Description, Head, Key, Part, Settings};
 
-use crate::machine;
 use crate::process::{ExitedProcess, run_thalweg};
 
 fn cache(arguments: &[&str]) -> ExitedProcess {
@@ -51,7 +50,6 @@ fn listed(path: &Path) -> Vec<String> {
 
 #[test]
 fn a_volume_is_made_shown_verified_and_purged() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let path = volume(&folder, "volume");
     let place = path.to_str().unwrap();
@@ -82,7 +80,6 @@ fn a_volume_is_made_shown_verified_and_purged() {
 
 #[test]
 fn objects_are_listed_purged_and_exported_by_name() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let path = volume(&folder, "volume");
     let place = path.to_str().unwrap();
@@ -130,7 +127,6 @@ fn objects_are_listed_purged_and_exported_by_name() {
 
 #[test]
 fn damage_is_found() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let path = volume(&folder, "volume");
     fill(std::slice::from_ref(&path));
@@ -147,7 +143,6 @@ fn damage_is_found() {
 
 #[test]
 fn a_purge_needs_all_volumes_of_a_cache() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let paths = [volume(&folder, "a"), volume(&folder, "b")];
     fill(&paths);
@@ -162,17 +157,18 @@ fn a_purge_needs_all_volumes_of_a_cache() {
 
 #[test]
 fn wrong_volumes_are_refused_with_the_reason() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let path = volume(&folder, "volume");
     let place = path.to_str().unwrap();
+    let none = folder.path().join("none");
+    let none = none.to_str().unwrap();
     let held = open(std::slice::from_ref(&path));
     let cases: [(&[&str], i32, &str); 7] = [
         (&["create", place, "--size", "64MiB"], 2, "the file exists"),
         (&["create", "/nowhere/volume", "--size", "100MiB"], 2, "No such file"),
-        (&["create", "/tmp/none"], 2, "--size 10GiB"),
-        (&["create", "/tmp/none", "--size", "1MiB"], 2, "the smallest one has about"),
-        (&["create", "/tmp/none", "--size", "100MiB", "--stripe", "100KB"], 2, "a power of two"),
+        (&["create", none], 2, "--size 10GiB"),
+        (&["create", none, "--size", "1MiB"], 2, "the smallest one has about"),
+        (&["create", none, "--size", "100MiB", "--stripe", "100KB"], 2, "a power of two"),
         (&["stat", place], 4, "another process has the volume open"),
         (&["stat", "/etc/passwd"], 4, "no volume of a cache"),
     ];
@@ -182,6 +178,6 @@ fn wrong_volumes_are_refused_with_the_reason() {
         assert!(ended.stderr.contains(part), "{arguments:?}: {}", ended.stderr);
     }
     drop(held);
-    assert!(!Path::new("/tmp/none").exists());
+    assert!(!Path::new(none).exists());
     assert_eq!(cache(&["stat", place]).code, Some(0));
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
-use crate::machine;
-use crate::process::{DRIVERS, PATIENCE, run_thalweg, until};
+use crate::drivers::BOTH_DRIVERS;
+use crate::process::{PATIENCE, run_thalweg, until};
 use crate::server::Server;
 
 /// Enough connections to reach all loops, most likely.
@@ -178,8 +178,8 @@ fn check_changes(server: &Server, place: &Place) {
 
 #[test]
 fn each_change_is_seen_though_nothing_ages() {
-    let _machine = machine::shared();
-    for driver in DRIVERS {
+    // Both drivers: each has its own way to the events of the kernel.
+    for driver in BOTH_DRIVERS {
         let place = Place::new("[cache]\nage = \"1h\"");
         let server = Server::configured(&place.config(), &["--driver", driver]);
         assert!(server.process.stdout().contains("sandbox: files, system calls"), "{}", server.process.stdout());
@@ -190,8 +190,8 @@ fn each_change_is_seen_though_nothing_ages() {
 
 #[test]
 fn loops_with_tables_of_their_own_see_changes_too() {
-    let _machine = machine::shared();
-    for driver in DRIVERS {
+    // Both drivers: each has its own way to the events of the kernel.
+    for driver in BOTH_DRIVERS {
         let place = Place::new("[cache]\nage = \"1h\"\n[limits]\nconnections_max = 1000");
         let server = Server::configured_for(&place.config(), |command| {
             let thalweg = std::mem::replace(command, Command::new("sh"));
@@ -217,7 +217,6 @@ fn status_of(server: &Server) -> String {
 
 #[test]
 fn watching_begins_and_ends_with_a_configuration() {
-    let _machine = machine::shared();
     let status = "[status]\nlisten = \"127.0.0.1:0\"";
     let place = Place::new(&format!("[cache]\nage = \"1h\"\nwatch = false\n{status}"));
     let server = Server::configured(&place.config(), &[]);
@@ -244,7 +243,6 @@ fn watching_begins_and_ends_with_a_configuration() {
 
 #[test]
 fn a_host_that_watches_nothing_leaves_age_and_is_told_of() {
-    let _machine = machine::shared();
     for (setting, advice) in [
         ("echo 0 > /proc/sys/user/max_inotify_watches", "raise fs.inotify.max_user_watches"),
         ("echo 0 > /proc/sys/user/max_inotify_instances", "raise fs.inotify.max_user_instances"),

@@ -10,9 +10,9 @@ use tempfile::TempDir;
 
 use crate::authority::{Authority, Issued, Validity};
 use crate::document::{self, outcome};
-use crate::machine;
+use crate::drivers::{BOTH_DRIVERS, drivers};
 use crate::operation::listening;
-use crate::process::{DRIVERS, ExitedProcess, PATIENCE, Process, program, run_thalweg, thalweg, until};
+use crate::process::{ExitedProcess, PATIENCE, Process, free_port, program, run_thalweg, thalweg, until};
 use crate::server::Tree;
 
 const REQUESTS: u64 = 20;
@@ -32,7 +32,7 @@ impl OpenSsl {
         fs::write(path("chain.pem"), &issued.pem).unwrap();
         fs::write(path("key.pem"), &issued.key).unwrap();
         fs::write(path("ca.pem"), &authority.pem).unwrap();
-        let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let mut command = Command::new(program(&["openssl"], "openssl"));
         command.arg("s_server").arg("-cert").arg(path("chain.pem")).arg("-cert_chain").arg(path("chain.pem"));
         command.arg("-key").arg(path("key.pem")).args(["-www", "-quiet", "-accept", &format!("127.0.0.1:{port}")]);
@@ -54,7 +54,7 @@ impl OpenSsl {
 
 fn check_fault(fault: &str, sentence: &str, issued: &Issued, authority: &Authority) {
     let server = OpenSsl::start(issued, authority, &[]);
-    for driver in DRIVERS {
+    for driver in drivers() {
         let ended = server.run(&["--cacert", &server.ca(), "--driver", driver]);
         let trial = document::trial(&ended);
         assert_eq!(outcome(&trial, "tls_failure"), REQUESTS, "{fault} over {driver}: {trial:#}");
@@ -71,7 +71,6 @@ fn check_fault(fault: &str, sentence: &str, issued: &Issued, authority: &Authori
 
 #[test]
 fn faults_of_certificates_are_named() {
-    let _machine = machine::shared();
     let root = Authority::root("root");
     let names = ["127.0.0.1"];
     check_fault("expired", "has expired", &root.server_valid(&names, Validity::Past), &root);
@@ -101,7 +100,6 @@ fn faults_of_certificates_are_named() {
 /// Client and server agree on nothing, or the server wants a certificate.
 #[test]
 fn alerts_of_the_server_are_named() {
-    let _machine = machine::shared();
     let root = Authority::root("root");
     let issued = root.server(&["127.0.0.1"]);
     let folder = TempDir::new().unwrap();
@@ -135,7 +133,6 @@ fn alerts_of_the_server_are_named() {
 
 #[test]
 fn options_choose_what_is_negotiated() {
-    let _machine = machine::shared();
     let root = Authority::root("root");
     let issued = root.server(&["name.example"]);
     let client = root.client("client", Validity::Present);
@@ -173,7 +170,6 @@ fn options_choose_what_is_negotiated() {
 
 #[test]
 fn handshakes_are_counted_with_their_parameters() {
-    let _machine = machine::shared();
     let root = Authority::root("root");
     let between = root.intermediate("between");
     let mut issued = between.server(&["127.0.0.1"]);
@@ -203,7 +199,6 @@ fn handshakes_are_counted_with_their_parameters() {
 
 #[test]
 fn a_server_without_tickets_fails_where_sessions_have_to_be_resumed() {
-    let _machine = machine::shared();
     let root = Authority::root("root");
     let server = OpenSsl::start(&root.server(&["127.0.0.1"]), &root, &["-no_ticket", "-num_tickets", "0", "-no_cache"]);
     let trial = document::trial(&server.run(&["--cacert", &server.ca(), "--resume", "always", "--tls-max", "1.2"]));
@@ -249,7 +244,6 @@ while True:
 /// Connections that are closed after each request, and those that are open when the run ends.
 #[test]
 fn connections_end_by_close_notify() {
-    let _machine = machine::shared();
     let issued = Authority::root("root").server(&["127.0.0.1"]);
     let folder = TempDir::new().unwrap();
     let [chain, key] = [("chain.pem", &issued.pem), ("key.pem", &issued.key)].map(|(name, content)| {
@@ -261,7 +255,8 @@ fn connections_end_by_close_notify() {
     let port = until("the port", PATIENCE, || Some(witness.stdout().split_once('\n')?.0.replace("port ", "")));
     let url = format!("https://127.0.0.1:{port}/");
     let ends = || witness.stdout().matches("end: ").count();
-    for driver in DRIVERS {
+    // Both drivers: each sends the last record and closes in its own way.
+    for driver in BOTH_DRIVERS {
         for (more, connections) in [(&["--calls", "1"][..], 6), (&["--connections", "2"], 2)] {
             let before = ends();
             let load = ["--workers", "2", "--requests", "6", "--insecure", "--json", "--driver", driver];
@@ -276,7 +271,6 @@ fn connections_end_by_close_notify() {
 
 #[test]
 fn http_2_has_to_be_chosen_by_the_server() {
-    let _machine = machine::shared();
     let root = Authority::root("root");
     let server = OpenSsl::start(&root.server(&["127.0.0.1"]), &root, &[]);
     let url = format!("https://127.0.0.1:{}/", server.port);

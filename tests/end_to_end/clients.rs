@@ -8,7 +8,6 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::curl;
-use crate::machine;
 use crate::process::{PATIENCE, Process, program, until};
 use crate::server::{Server, Tree};
 
@@ -28,7 +27,6 @@ fn content() -> Vec<u8> {
 /// Starts a download to `out` with the first command, kills it with a signal when it has put down
 /// how far it is in the file `record`, and lets the second one end it.
 fn check(name: &str, signal: &str, record: &str, command: impl Fn(&str, &Path, bool) -> Command) {
-    let _machine = machine::shared();
     let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
     let content = content();
     fs::write(tree.root().join("long.bin"), &content).unwrap();
@@ -126,7 +124,6 @@ fn chromium(profile: &Path, url: &str) -> Command {
 
 #[test]
 fn chromium_downloads_a_file() {
-    let _machine = machine::shared();
     let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
     let (profile, downloads) = (folder.path().join("profile"), folder.path().join("downloads"));
     fs::create_dir_all(profile.join("Default")).unwrap();
@@ -165,7 +162,6 @@ document.getElementById("has").textContent = `${first.status} ${second.status} $
 
 #[test]
 fn chromium_puts_a_file_together_from_ranges() {
-    let _machine = machine::shared();
     let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
     fs::write(tree.root().join("long.bin"), content()).unwrap();
     fs::write(tree.root().join("halves.html"), PAGE).unwrap();

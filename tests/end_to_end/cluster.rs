@@ -3,17 +3,15 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{TcpListener, UdpSocket};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Instant;
 
 use tempfile::TempDir;
 
 use crate::curl::fetch;
-use crate::machine;
-use crate::process::{PATIENCE, until};
+use crate::process::{PATIENCE, free_port, until};
 use crate::server::{Server, Tree};
 
 /// Two parts and a half.
@@ -30,10 +28,6 @@ struct Cluster {
 struct Node {
     server: Server,
     url: String,
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Cluster {
@@ -106,7 +100,6 @@ fn put(folder: &Path, name: &str, content: &[u8]) {
 
 #[test]
 fn a_cluster_fetches_each_part_once_without_a_dead_server_and_with_a_new_one() {
-    let _machine = machine::shared();
     let cluster = Cluster::new("peers_file = \"peers\"");
     let ports = [(); 4].map(|()| free_port());
     let urls = ports.map(|port| format!("http://127.0.0.1:{port}"));
@@ -122,9 +115,7 @@ fn a_cluster_fetches_each_part_once_without_a_dead_server_and_with_a_new_one() {
     let small = |number: usize| format!("small{number}");
     (0..40).for_each(|number| put(&cluster.tree.root(), &small(number), b"hello"));
     nodes[0].server.process.signal("KILL");
-    let began = Instant::now();
     (0..10).for_each(|number| nodes[1..].iter().for_each(|node| node.serves(&small(number), b"hello")));
-    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     let requests = |count: usize| (0..count).map(|number| cluster.fetched(&small(number)).0).sum::<usize>();
     until("the origin's log", PATIENCE, || (requests(10) >= 10).then_some(()));
     assert_eq!(requests(10), 10, "each of them once");
@@ -146,7 +137,6 @@ fn a_cluster_fetches_each_part_once_without_a_dead_server_and_with_a_new_one() {
 
 #[test]
 fn a_client_that_pretends_to_be_a_peer_is_refused() {
-    let _machine = machine::shared();
     let port = free_port();
     let cluster = Cluster::new(&format!("peers = [\"http://127.0.0.1:{}\"]", free_port()));
     let node = cluster.start("127.0.0.1", port);
@@ -187,7 +177,6 @@ fn name_server() -> (u16, Arc<Mutex<Vec<u16>>>) {
 
 #[test]
 fn the_servers_of_a_cluster_are_those_of_the_dns() {
-    let _machine = machine::shared();
     let (resolver, records) = name_server();
     let list = format!("peers_srv = \"_thalweg._tcp.example\"\nresolver = \"127.0.0.1:{resolver}\"\nsrv_time = \"1s\"");
     let cluster = Cluster::new(&list);

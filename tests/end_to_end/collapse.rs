@@ -1,14 +1,18 @@
 //! Targets that fail while they are measured: under an overload, or because they are killed.
 
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::document::{self, number, outcome};
-use crate::machine;
-use crate::process::{DRIVERS, PATIENCE, Process, thalweg, valid};
+use crate::drivers::drivers;
+use crate::process::{PATIENCE, Process, thalweg, until};
+use crate::repetition::{ensure, judged, repeated};
 use crate::scripted::GOOD;
 use crate::server::{Server, Tree};
 
@@ -85,85 +89,108 @@ impl State {
     }
 }
 
-/// Such a search once ended with PASS and what was left of the server as its capacity.
-#[test]
-fn a_lasting_collapse_is_the_first_thing_that_a_search_says() {
-    let _machine = machine::exclusive();
-    let folder = tempfile::TempDir::new().expect("a temporary folder can be made");
-    let report = folder.path().join("report.html");
-    let options = ["--connections", "16", "--duration", "4s", "--probe", "2s", "--recovery", "6s", "--json"];
-    let out = ["--out", report.to_str().expect("temporary folders have plain names")];
-    let ended = valid(|| {
-        let server = FragileServer::start();
-        let url = format!("http://{}/", server.address);
-        Process::start(&mut thalweg(&[&["find", &url], &options[..], &out].concat())).wait(Duration::from_secs(240))
-    });
-    let document = document::of(&ended);
-    let find = document::find(&document);
-    assert_eq!((ended.code, document["verdict"].as_str()), (Some(1), Some("fail")), "{find:#}");
-    let first = document["reasons"][0].as_str().unwrap();
-    assert!(first.contains("the target collapsed") && first.contains("did not recover"), "{first}");
-    assert_eq!(find["evidence"][0].as_str(), Some(first));
-    let overload = &find["overload"];
-    assert_eq!((&overload["shape"], &overload["recovered"]), (&"collapse".into(), &false.into()), "{find:#}");
-    let [held, failed] = ["/held_rate", "/failed_rate"].map(|name| number(overload, name));
-    assert_eq!(find["lower_bound"].as_f64(), Some(held), "the bound is that from before: {find:#}");
-    // Three failures at the probes' first rate, three quarters of what had passed, are enough.
-    assert!(held >= 200.0 && failed <= held * 0.76, "{find:#}");
-    assert_eq!((&find["limit"], &find["ended"]), (&"server".into(), &"not_recovered".into()), "{find:#}");
-    let page = std::fs::read_to_string(report).unwrap();
-    let heading = page.split_once("<h1>").and_then(|(_, rest)| rest.split_once("</h1>")).unwrap().0;
-    assert!(heading.contains("collapsed: it handled"), "{heading}");
-}
+/// These tests measure small loads: nextest runs few of them at a time.
+mod small_load {
+    use super::*;
 
-/// A run against a server that is killed in the middle was once INVALID, as if the client had
-/// fallen short.
-#[test]
-fn a_server_that_is_killed_in_mid_run_is_a_failure() {
-    let _machine = machine::exclusive();
-    let tree = Tree::new();
-    for load in [
-        &["--rate", "300/s"][..],
-        &["--rate", "4000/s"],
-        &["--conn-rate", "200/s", "--calls", "3"],
-        &["--workers", "4"],
-        &["--workers", "64"],
-        &["--workers", "4", "--think", "5ms"],
-        &["--hold", "20", "--think", "20ms"],
-    ] {
-        for driver in DRIVERS {
-            let server = Server::of(&tree, &[]);
-            let url = format!("{}/text.txt", server.url);
-            let common = ["--duration", "2s", "--driver", driver, "--json"];
-            let run = Process::start(&mut thalweg(&[&["run", &url], load, &common].concat()));
-            thread::sleep(Duration::from_millis(900));
-            server.process.signal("KILL");
-            let ended = run.wait(PATIENCE);
-            let trial = document::trial(&ended);
-            let case = format!("{load:?} over {driver}: {} {}", trial["reasons"], trial["outcomes"]);
-            assert!(outcome(&trial, "refused") > 0 && outcome(&trial, "good") > 0, "{case}");
-            assert_eq!((trial["verdict"].as_str(), ended.code), (Some("fail"), Some(1)), "{case}");
-            assert!(trial["reasons"][0].as_str().is_some_and(|first| first.contains("refused")), "{case}");
+    /// A run against a server that is killed in the middle was once INVALID, as if the client had
+    /// fallen short.
+    #[test]
+    fn a_server_that_is_killed_in_mid_run_is_a_failure() {
+        let tree = Tree::new();
+        for load in [
+            &["--rate", "300/s"][..],
+            &["--rate", "4000/s"],
+            &["--conn-rate", "200/s", "--calls", "3"],
+            &["--workers", "4"],
+            &["--workers", "64"],
+            &["--workers", "4", "--think", "5ms"],
+            &["--hold", "20", "--think", "20ms"],
+        ] {
+            for driver in drivers() {
+                repeated(|| killed_in_mid_run(&tree, &[load, &["--driver", driver]].concat()));
+            }
         }
+    }
+
+    fn killed_in_mid_run(tree: &Tree, load: &[&str]) -> Result<(), String> {
+        let log = tree.root().with_file_name("access.log");
+        let _ = fs::remove_file(&log);
+        let server = Server::of(tree, &["--access-log", log.to_str().expect("temporary folders have plain names")]);
+        let url = format!("{}/text.txt", server.url);
+        let run = Process::start(&mut thalweg(&[&["run", &url], load, &["--duration", "2s", "--json"]].concat()));
+        until("the run to be under way", PATIENCE, || fs::metadata(&log).ok().filter(|log| log.len() > 0));
+        thread::sleep(Duration::from_millis(700));
+        server.process.signal("KILL");
+        let ended = judged(run.wait(PATIENCE))?;
+        let trial = document::trial(&ended);
+        let case = format!("{load:?}: {} {}", trial["reasons"], trial["outcomes"]);
+        ensure(outcome(&trial, "refused") > 0 && outcome(&trial, "good") > 0, || case.clone())?;
+        assert_eq!((trial["verdict"].as_str(), ended.code), (Some("fail"), Some(1)), "{case}");
+        assert!(trial["reasons"][0].as_str().is_some_and(|first| first.contains("refused")), "{case}");
+        Ok(())
     }
 }
 
-#[test]
-fn a_server_that_is_killed_in_a_search_is_a_failure_too() {
-    let _machine = machine::exclusive();
-    let tree = Tree::new();
-    let server = Server::of(&tree, &[]);
-    let url = format!("{}/text.txt", server.url);
-    let options = ["--connections", "8", "--duration", "2s", "--probe", "500ms", "--recovery", "2s", "--json"];
-    let search = Process::start(&mut thalweg(&[&["find", &url], &options[..]].concat()));
-    // Probe and calibration take 1.25 s each; by then a few trials have been made.
-    thread::sleep(Duration::from_secs(6));
-    server.process.signal("KILL");
-    let ended = search.wait(Duration::from_secs(120));
-    let document = document::of(&ended);
-    assert_eq!((ended.code, document["verdict"].as_str()), (Some(1), Some("fail")), "{}", document["find"]);
-    let trials = document["trials"].as_array().unwrap();
-    let refused = trials.iter().filter(|trial| outcome(trial, "refused") > 0 && outcome(trial, "good") == 0);
-    let verdicts: Vec<&str> = refused.filter_map(|trial| trial["verdict"].as_str()).collect();
-    assert!(!verdicts.is_empty() && verdicts.iter().all(|verdict| *verdict == "fail"), "{verdicts:?}");
+/// These tests need all CPUs: nextest runs each of them by itself.
+mod alone {
+    use super::*;
+
+    /// Such a search once ended with PASS and what was left of the server as its capacity.
+    #[test]
+    fn a_lasting_collapse_is_the_first_thing_that_a_search_says() {
+        let folder = tempfile::TempDir::new().expect("a temporary folder can be made");
+        let report = folder.path().join("report.html");
+        let options = ["--connections", "16", "--duration", "4s", "--probe", "2s", "--recovery", "6s", "--json"];
+        let out = ["--out", report.to_str().expect("temporary folders have plain names")];
+        let document = repeated(|| {
+            let server = FragileServer::start();
+            let url = format!("http://{}/", server.address);
+            let search = Process::start(&mut thalweg(&[&["find", &url], &options[..], &out].concat()));
+            let ended = judged(search.wait(Duration::from_secs(180)))?;
+            let document = document::of(&ended);
+            let find = document::find(&document);
+            // A client with little CPU time does not overload it.
+            ensure(find["overload"].is_object(), || format!("no overload: {}", find["notes"]))?;
+            assert_eq!((ended.code, document["verdict"].as_str()), (Some(1), Some("fail")), "{find:#}");
+            let [held, failed] = ["/held_rate", "/failed_rate"].map(|name| number(&find["overload"], name));
+            // Three failures at the probes' first rate, three quarters of what had passed, are
+            // enough.
+            ensure(held >= 200.0 && failed <= held * 0.76, || format!("{held}/s held, {failed}/s failed"))?;
+            Ok(document)
+        });
+        let find = document::find(&document);
+        let first = document["reasons"][0].as_str().unwrap();
+        assert!(first.contains("the target collapsed") && first.contains("did not recover"), "{first}");
+        assert_eq!(find["evidence"][0].as_str(), Some(first));
+        let overload = &find["overload"];
+        assert_eq!((&overload["shape"], &overload["recovered"]), (&"collapse".into(), &false.into()), "{find:#}");
+        let held = number(overload, "/held_rate");
+        assert_eq!(find["lower_bound"].as_f64(), Some(held), "the bound is that from before: {find:#}");
+        assert_eq!((&find["limit"], &find["ended"]), (&"server".into(), &"not_recovered".into()), "{find:#}");
+        let page = fs::read_to_string(report).unwrap();
+        let heading = page.split_once("<h1>").and_then(|(_, rest)| rest.split_once("</h1>")).unwrap().0;
+        assert!(heading.contains("collapsed: it handled"), "{heading}");
+    }
+
+    #[test]
+    fn a_server_that_is_killed_in_a_search_is_a_failure_too() {
+        let tree = Tree::new();
+        let server = Server::of(&tree, &[]);
+        let url = format!("{}/text.txt", server.url);
+        let options = ["--connections", "8", "--duration", "2s", "--probe", "500ms", "--recovery", "2s", "--json"];
+        let command = [&["find", &url, "--progress", "json"], &options[..]].concat();
+        let search = Process::start(&mut thalweg(&command));
+        let judged_trials = || search.stdout().matches("\"type\":\"judged\"").count();
+        until("a few trials", PATIENCE, || (judged_trials() >= 4).then_some(()));
+        server.process.signal("KILL");
+        let ended = search.wait(Duration::from_secs(120));
+        let result = ended.stdout.lines().last().expect("a stream ends with its result");
+        let document: Value = serde_json::from_str(result).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+        assert_eq!((ended.code, document["verdict"].as_str()), (Some(1), Some("fail")), "{}", document["find"]);
+        let trials = document["trials"].as_array().unwrap();
+        let refused = trials.iter().filter(|trial| outcome(trial, "refused") > 0 && outcome(trial, "good") == 0);
+        let verdicts: Vec<&str> = refused.filter_map(|trial| trial["verdict"].as_str()).collect();
+        assert!(!verdicts.is_empty() && verdicts.iter().all(|verdict| *verdict == "fail"), "{verdicts:?}");
+    }
 }

@@ -10,10 +10,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document::{self, number};
-use crate::machine;
-use crate::process::{ExitedProcess, PATIENCE, Process, ensure, in_time, run_thalweg, thalweg, until, valid};
+use crate::process::{ExitedProcess, PATIENCE, Process, free_port, run_thalweg, thalweg, until};
+use crate::repetition::{ensure, judged, repeated, valid};
 use crate::scripted::{Act, GOOD, ScriptedServer};
-use crate::yardstick_server::{Yardstick, free_port, yardstick_command};
+use crate::yardstick_server::{Yardstick, yardstick_command};
 
 /// A comparison may repeat pairs, and is repeated itself where this machine is busy.
 const COMPARISON_PATIENCE: Duration = Duration::from_secs(120);
@@ -60,48 +60,12 @@ fn covers(interval: &Value, truth: f64) -> bool {
 }
 
 #[test]
-fn a_planted_difference_is_found_with_an_interval_that_covers_it() {
-    let _machine = machine::exclusive();
-    let (a, b) = (Yardstick::start("2ms"), Yardstick::start("2.4ms"));
-    let load = ["--metric", "throughput", "--metric", "p50", "--workers", "4", "--max-regression", "2%", "--json"];
-    // A machine that others use widens the interval until nothing is found.
-    in_time(|| {
-        let ended = valid(|| compare(&[&[&a.url(), &b.url()], &SHORT, &load]));
-        let compare = comparison(&ended);
-        ensure(compare["difference"] == "less", || format!("{:#}", compare["metrics"]))?;
-        ensure(covers(&compare["interval95"], 2.0 / 2.4), || format!("{:#}", compare["metrics"]))?;
-        assert_eq!(compare["metric"], "throughput");
-        let metrics = listed(&compare, "metrics");
-        assert_eq!(metrics.iter().map(|metric| &metric["primary"]).collect::<Vec<_>>(), [true, false]);
-        let sentence = compare["sentence"].as_str().unwrap();
-        let parts = ["the throughput of B is ", " % lower than that of A (95 % interval "];
-        assert!(parts.iter().all(|part| sentence.contains(part)), "{sentence}");
-        ensure(ended.code == Some(1), || format!("a sixth is more than 2 %: {}", brief(&ended)))?;
-        assert!(document::of(&ended)["reasons"][0].as_str().unwrap().contains("--max-regression"), "{}", brief(&ended));
-        Ok(())
-    });
-}
-
-#[test]
-fn equal_sides_show_no_difference_and_what_would_have_been_seen() {
-    let _machine = machine::exclusive();
-    let server = Yardstick::start("2ms");
-    let load = ["--metric", "throughput", "--workers", "4"];
-    let ended = valid(|| compare(&[&[&server.url(), &server.url()], &SHORT, &load]));
-    assert_eq!(ended.code, Some(0), "{}", brief(&ended));
-    let first = ended.stdout.lines().next().unwrap();
-    assert!(first.starts_with("no difference in throughput seen: B differs by "), "{first}");
-    assert!(first.contains("; the run would have seen "), "{first}");
-    assert!(ended.stdout.contains("8 pairs of rounds that count"), "{ended:?}");
-    assert_eq!(ended.stderr, "", "no progress is drawn where there is no terminal");
-}
-
-#[test]
 fn rounds_are_interleaved_and_balanced() {
-    let _machine = machine::shared();
     let server = Yardstick::start("100us");
     let run = |seed: &str| {
-        let ended = compare(&[&[&server.url(), &server.url()], &SHORT, &ROBUST, &["--json", "--seed", seed]]);
+        let sides = [server.url(), server.url()];
+        let sides = sides.each_ref().map(String::as_str);
+        let ended = valid(|| compare(&[&sides, &SHORT, &ROBUST, &["--json", "--seed", seed]]));
         assert_eq!(ended.code, Some(0), "{}", brief(&ended));
         comparison(&ended)
     };
@@ -122,7 +86,6 @@ fn rounds_are_interleaved_and_balanced() {
 
 #[test]
 fn each_side_is_restarted_before_each_of_its_rounds() {
-    let _machine = machine::shared();
     let (folder, port) = (TempDir::new().unwrap(), free_port());
     let log = folder.path().join("starts");
     let command = |service: &str| {
@@ -130,7 +93,10 @@ fn each_side_is_restarted_before_each_of_its_rounds() {
         format!("echo $THALWEG_SIDE {{side}} $1 $$ >> {}; exec {server}", log.display())
     };
     let (a, b, url) = (command("100us"), command("110us"), format!("http://127.0.0.1:{port}/"));
-    let ended = compare(&[&[&url, "--restart-a", &a, "--restart-b", &b], &SHORT, &ROBUST, &["--json"]]);
+    let ended = valid(|| {
+        let _ = fs::remove_file(&log);
+        compare(&[&[&url, "--restart-a", &a, "--restart-b", &b], &SHORT, &ROBUST, &["--json"]])
+    });
     assert_eq!(ended.code, Some(0), "{}", brief(&ended));
     let compare = comparison(&ended);
     let starts = fs::read_to_string(&log).unwrap();
@@ -147,7 +113,6 @@ fn each_side_is_restarted_before_each_of_its_rounds() {
 
 #[test]
 fn a_comparison_that_is_killed_leaves_no_server_behind() {
-    let _machine = machine::shared();
     let port = free_port();
     let (address, server) = (format!("127.0.0.1:{port}"), format!("exec {}", yardstick_command(port, "--service 1ms")));
     let arguments = ["compare", &format!("http://{address}/"), "--restart-a", &server, "--restart-b", &server];
@@ -160,7 +125,6 @@ fn a_comparison_that_is_killed_leaves_no_server_behind() {
 
 #[test]
 fn a_command_that_fails_ends_the_comparison_with_what_it_printed() {
-    let _machine = machine::shared();
     let (port, url) = (free_port(), |port: u16| format!("http://127.0.0.1:{port}/"));
     let good = yardstick_command(port, "--service 100us");
     let cases = [
@@ -183,7 +147,6 @@ fn a_command_that_fails_ends_the_comparison_with_what_it_printed() {
 
 #[test]
 fn a_command_that_fails_later_leaves_the_rounds_before_it() {
-    let _machine = machine::shared();
     let (folder, port) = (TempDir::new().unwrap(), free_port());
     let count = folder.path().join("count");
     let serve = yardstick_command(port, "--service 100us");
@@ -199,7 +162,6 @@ fn a_command_that_fails_later_leaves_the_rounds_before_it() {
 
 #[test]
 fn a_restart_that_leaves_the_old_server_in_its_place_is_noticed() {
-    let _machine = machine::shared();
     let server = Yardstick::start("100us");
     let commands = ["--restart-a", "sleep 1000", "--restart-b", "sleep 1000", "--restart-timeout", "300ms"];
     let ended = compare(&[&[&server.url()], &commands, &SHORT, &ROBUST]);
@@ -209,27 +171,27 @@ fn a_restart_that_leaves_the_old_server_in_its_place_is_noticed() {
 
 #[test]
 fn one_server_is_switched_between_the_sides() {
-    let _machine = machine::shared();
     let (folder, server) = (TempDir::new().unwrap(), Yardstick::start("100us"));
     let log = folder.path().join("switches");
     let command = format!("echo -n $THALWEG_SIDE >> {}", log.display());
-    let ended = compare(&[&[&server.url(), "--switch-cmd", &command], &SHORT, &ROBUST, &["--json"]]);
+    let switched = |more: &[&str]| {
+        let _ = fs::remove_file(&log);
+        compare(&[&[&server.url(), "--switch-cmd", &command], more, &SHORT, &ROBUST, &["--json"]])
+    };
+    let ended = valid(|| switched(&[]));
     assert_eq!(ended.code, Some(0), "{}", brief(&ended));
     let order = format!("AB{}", sides(&comparison(&ended)));
     let mut switches = order.into_bytes();
     switches.dedup();
     assert_eq!(fs::read(&log).unwrap(), switches, "it is switched where the side changes");
 
-    fs::remove_file(&log).unwrap();
-    let ended = compare(&[&[&server.url(), "--switch-cmd", &command, "--once"], &SHORT, &ROBUST, &["--json"]]);
-    let compare = comparison(&ended);
+    let compare = comparison(&switched(&["--once"]));
     assert_eq!((fs::read_to_string(&log).unwrap(), sides(&compare)), ("AB".to_owned(), "A".repeat(8) + &"B".repeat(8)));
     assert!(compare["notes"].to_string().contains("cannot be told from a drift"), "{compare:#}");
 }
 
 #[test]
 fn an_interrupted_comparison_keeps_what_it_has() {
-    let _machine = machine::shared();
     let server = ScriptedServer::start(|_| Act::Answer(GOOD));
     let url = server.url();
     let load = ["--rounds", "200", "--duration", "100ms", "--warmup", "0s", "--connections", "2"];
@@ -261,7 +223,6 @@ fn an_interrupted_comparison_keeps_what_it_has() {
 
 #[test]
 fn a_comparison_interrupted_at_once_says_only_that() {
-    let _machine = machine::shared();
     let server = ScriptedServer::start(|_| Act::KeepSilent);
     let running = Process::start(&mut thalweg(&["compare", &server.url(), &server.url(), "--connections", "4"]));
     until("the probe to be under way", PATIENCE, || (server.requests() >= 4).then_some(()));
@@ -273,7 +234,6 @@ fn a_comparison_interrupted_at_once_says_only_that() {
 
 #[test]
 fn a_server_that_goes_away_ends_the_comparison() {
-    let _machine = machine::shared();
     let stays = Yardstick::start("1ms");
     // About 100 requests for the probe and 10 for each round.
     let goes = ScriptedServer::start_for(220, |_| Act::AnswerAfter(Duration::from_millis(10), GOOD));
@@ -285,32 +245,6 @@ fn a_server_that_goes_away_ends_the_comparison() {
     assert_eq!(document["compare"]["planning"]["ended"], "target_lost", "{:#}", document["compare"]);
     let reason = document["reasons"][0].as_str().unwrap();
     assert!(reason.starts_with("B: cannot connect to "), "{reason}");
-}
-
-#[test]
-fn scaling_finds_the_serial_share() {
-    let _machine = machine::exclusive();
-    let port = free_port();
-    let (url, command) = (format!("http://127.0.0.1:{port}/"), yardstick_command(port, "--service 5ms --servers {n}"));
-    let scale = ["--scale", "servers=1,2,4", "--restart-cmd", &command, "--json"];
-    // With a connection for each worker some request always waits.
-    let load = ["--rounds", "8", "--duration", "200ms", "--warmup", "50ms", "--workers", "16", "--connections", "16"];
-    in_time(|| {
-        let ended = valid(|| compare(&[&[&url], &scale, &load]));
-        let compare = comparison(&ended);
-        let scale = &compare["scale"];
-        let levels = listed(scale, "levels");
-        assert_eq!(levels.iter().map(|level| number(level, "/n")).collect::<Vec<_>>(), [1.0, 2.0, 4.0]);
-        for level in &levels[1..] {
-            ensure(covers(&level["speedup95"], number(level, "/n")), || format!("{scale:#}"))?;
-        }
-        // Servers of a yardstick have nothing in common that could hold them up.
-        ensure(covers(&scale["serial_share95"], 0.0), || format!("{scale:#}"))?;
-        ensure(covers(&scale["universal"]["coherency95"], 0.0), || format!("{scale:#}"))?;
-        assert!(compare["sentence"].as_str().unwrap().contains("from 1 to 4 servers"), "{compare:#}");
-        assert_eq!(ended.code, Some(0), "{}", brief(&ended));
-        Ok(())
-    });
 }
 
 #[test]
@@ -336,4 +270,80 @@ fn contradictory_options_are_refused() {
     let ended = run_thalweg(&["compare", url, url]);
     assert_eq!(ended.code, Some(4), "{ended:?}");
     assert!(ended.stderr.contains("A: cannot connect to 127.0.0.1:1"), "{ended:?}");
+}
+
+/// These tests measure small loads: nextest runs few of them at a time.
+mod small_load {
+    use super::*;
+
+    #[test]
+    fn equal_sides_show_no_difference_and_what_would_have_been_seen() {
+        let server = Yardstick::start("2ms");
+        let load = ["--metric", "throughput", "--workers", "4"];
+        let ended = valid(|| compare(&[&[&server.url(), &server.url()], &SHORT, &load]));
+        assert_eq!(ended.code, Some(0), "{}", brief(&ended));
+        let first = ended.stdout.lines().next().unwrap();
+        assert!(first.starts_with("no difference in throughput seen: B differs by "), "{first}");
+        assert!(first.contains("; the run would have seen "), "{first}");
+        assert!(ended.stdout.contains("8 pairs of rounds that count"), "{ended:?}");
+        assert_eq!(ended.stderr, "", "no progress is drawn where there is no terminal");
+    }
+
+    #[test]
+    fn scaling_finds_the_serial_share() {
+        let port = free_port();
+        let (url, command) =
+            (format!("http://127.0.0.1:{port}/"), yardstick_command(port, "--service 5ms --servers {n}"));
+        let scale = ["--scale", "servers=1,2,4", "--restart-cmd", &command, "--json"];
+        // With a connection for each worker some request always waits.
+        let load =
+            ["--rounds", "8", "--duration", "200ms", "--warmup", "50ms", "--workers", "16", "--connections", "16"];
+        repeated(|| {
+            let ended = judged(compare(&[&[&url], &scale, &load]))?;
+            let compare = comparison(&ended);
+            let scale = &compare["scale"];
+            let levels = listed(scale, "levels");
+            assert_eq!(levels.iter().map(|level| number(level, "/n")).collect::<Vec<_>>(), [1.0, 2.0, 4.0]);
+            for level in &levels[1..] {
+                ensure(covers(&level["speedup95"], number(level, "/n")), || format!("{scale:#}"))?;
+            }
+            // Servers of a yardstick have nothing in common that could hold them up.
+            ensure(covers(&scale["serial_share95"], 0.0), || format!("{scale:#}"))?;
+            ensure(covers(&scale["universal"]["coherency95"], 0.0), || format!("{scale:#}"))?;
+            assert!(compare["sentence"].as_str().unwrap().contains("from 1 to 4 servers"), "{compare:#}");
+            assert_eq!(ended.code, Some(0), "{}", brief(&ended));
+            Ok(())
+        });
+    }
+}
+
+/// These tests need all CPUs: nextest runs each of them by itself.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn a_planted_difference_is_found_with_an_interval_that_covers_it() {
+        let (a, b) = (Yardstick::start("2ms"), Yardstick::start("2.4ms"));
+        let load = ["--metric", "throughput", "--metric", "p50", "--workers", "4", "--max-regression", "2%", "--json"];
+        // A machine that others use widens the interval until nothing is found.
+        repeated(|| {
+            let ended = judged(compare(&[&[&a.url(), &b.url()], &SHORT, &load]))?;
+            let compare = comparison(&ended);
+            ensure(compare["difference"] == "less", || format!("{:#}", compare["metrics"]))?;
+            ensure(covers(&compare["interval95"], 2.0 / 2.4), || format!("{:#}", compare["metrics"]))?;
+            assert_eq!(compare["metric"], "throughput");
+            let metrics = listed(&compare, "metrics");
+            assert_eq!(metrics.iter().map(|metric| &metric["primary"]).collect::<Vec<_>>(), [true, false]);
+            let sentence = compare["sentence"].as_str().unwrap();
+            let parts = ["the throughput of B is ", " % lower than that of A (95 % interval "];
+            assert!(parts.iter().all(|part| sentence.contains(part)), "{sentence}");
+            ensure(ended.code == Some(1), || format!("a sixth is more than 2 %: {}", brief(&ended)))?;
+            assert!(
+                document::of(&ended)["reasons"][0].as_str().unwrap().contains("--max-regression"),
+                "{}",
+                brief(&ended)
+            );
+            Ok(())
+        });
+    }
 }

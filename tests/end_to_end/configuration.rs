@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 use crate::curl::fetch;
-use crate::machine;
 use crate::process::{ExitedProcess, run_thalweg};
 use crate::server::Server;
 
@@ -79,7 +78,6 @@ dot_files = true
 
 #[test]
 fn sites_are_served_as_the_file_has_it() {
-    let _machine = machine::shared();
     let folder = Folder::new(TWO_SITES);
     let server = Server::configured(&folder.path("thalweg.toml"), &[]);
     assert_eq!(server.driver, "epoll");
@@ -107,7 +105,6 @@ fn sites_are_served_as_the_file_has_it() {
 
 #[test]
 fn a_directory_is_the_root_of_the_site_that_has_none() {
-    let _machine = machine::shared();
     let folder = Folder::new("[[site]]\n[[site.rule]]\nheaders = { X-A = \"1\" }\n");
     let root = folder.path("two");
     let server = Server::configured(&folder.path("thalweg.toml"), &[root.to_str().expect("a plain name")]);
@@ -124,7 +121,6 @@ fn a_directory_is_the_root_of_the_site_that_has_none() {
 
 #[test]
 fn files_that_the_user_may_not_read_are_forbidden() {
-    let _machine = machine::shared();
     let folder = Folder::new("[[site]]\nroot = \"one\"\nerror_pages = { 403 = \"/404.html\" }\n");
     let set_mode = |name: &str, mode| {
         fs::set_permissions(folder.path(name), fs::Permissions::from_mode(mode)).expect("a mode can be set");
@@ -150,7 +146,6 @@ fn files_that_the_user_may_not_read_are_forbidden() {
 
 #[test]
 fn a_check_says_what_it_has_looked_at() {
-    let _machine = machine::shared();
     let folder = Folder::new(TWO_SITES);
     let ended = folder.run(&["--check"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
@@ -161,7 +156,6 @@ fn a_check_says_what_it_has_looked_at() {
 
 #[test]
 fn a_check_finds_what_a_start_would_fail_on_and_leaves_nothing() {
-    let _machine = machine::shared();
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     let site = "[[site]]\nroot = \"one\"\n";
     // A file without write permission only stops users other than the superuser.
@@ -217,7 +211,6 @@ fn a_check_finds_what_a_start_would_fail_on_and_leaves_nothing() {
 
 #[test]
 fn mounts_in_a_folder_are_listed_there() {
-    let _machine = machine::shared();
     let rule = "[[site]]\nroot = \"one\"\n[[site.rule]]\nlisting = true\n";
     let mounts = "[[site.mount]]\npath = \"/big/iso/\"\nroot = \"big\"\n[[site.mount]]\npath = \"/big/shadowed/\"\nroot = \"two\"\n";
     let folder = Folder::new(&format!("{rule}{mounts}"));
@@ -236,7 +229,6 @@ fn mounts_in_a_folder_are_listed_there() {
 /// Checks the messages about a file: the exit code is 2, and each part is there.
 #[track_caller]
 fn check_refused(text: &str, parts: &[&str]) {
-    let _machine = machine::shared();
     let folder = Folder::new(text);
     for options in [&["--check"][..], &["--print-config"], &[]] {
         let ended = folder.run(options);
@@ -267,7 +259,6 @@ fn mistakes_are_shown_with_their_lines() {
 
 #[test]
 fn a_printed_configuration_is_a_file_that_means_the_same() {
-    let _machine = machine::shared();
     let folder = Folder::new(TWO_SITES);
     let printed = folder.run(&["--print-config", "--drain", "1m"]);
     assert_eq!((printed.code, printed.stderr.as_str()), (Some(0), ""), "{printed:?}");

@@ -4,17 +4,16 @@
 //! `docs/conformance.md` is written from them: `THALWEG_WRITE=1 cargo test -p thalweg-cli --test
 //! end_to_end conformance` does that, and records nginx's responses.
 
-pub mod case;
+pub(crate) mod case;
 mod frames;
 mod peer;
 mod table;
-pub mod talk;
+pub(crate) mod talk;
 
 use case::{After, Body, Case, Expected, Group, Step};
 use peer::{Nginx, Peer, Tree};
 use talk::{Conversation, Response};
 
-use crate::machine;
 use crate::process::thalweg;
 use crate::server::{SECRET, Server};
 
@@ -136,7 +135,6 @@ fn is_date(text: &str) -> bool {
 
 /// All cases against a server of ours; twice, the second time from its cache.
 fn holds(driver: &str) {
-    let _machine = machine::shared();
     let tree = Tree::new();
     let configuration = peer::configure(tree.folder.path());
     let configuration = configuration.to_str().expect("temporary folders have plain names");
@@ -174,7 +172,6 @@ fn transcripts_hold_over_epoll() {
 /// with those of the same version of nginx; another version may differ.
 #[test]
 fn nginx_answers_as_put_down() {
-    let _machine = machine::shared();
     let (tree, mut wrong) = (Tree::new(), Vec::new());
     let nginx = Nginx::start(tree.folder.path());
     let groups = case::groups();

@@ -13,9 +13,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
-use crate::machine;
-use crate::process::{DRIVERS, ensure, in_time, run_thalweg};
+use crate::drivers::{BOTH_DRIVERS, drivers};
+use crate::process::run_thalweg;
 use crate::recorder::{RecordedRequest, Recorder, Response};
+use crate::repetition::{ensure, repeated};
 
 /// A run of which each request is good.
 fn all_good(recorder: &Recorder, options: &[&str]) -> (Value, Vec<RecordedRequest>) {
@@ -37,8 +38,7 @@ fn quick() -> Recorder {
 
 #[test]
 fn the_last_call_of_a_connection_says_so() {
-    let _machine = machine::shared();
-    for driver in DRIVERS {
+    for driver in drivers() {
         let recorder = quick();
         let load = ["--workers", "2", "--calls", "3", "--requests", "60", "--driver", driver];
         let (_, received) = all_good(&recorder, &load);
@@ -54,11 +54,10 @@ fn the_last_call_of_a_connection_says_so() {
 
 #[test]
 fn pipelined_requests_are_under_way_at_once_and_get_their_own_answers() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let list = folder.path().join("urls");
     std::fs::write(&list, "/1 length=1\n/22 length=2\n/333 length=3\n").unwrap();
-    for driver in DRIVERS {
+    for driver in drivers() {
         // As long as the path, so that an answer tells whose it is.
         let answer = |received: &RecordedRequest| Response::good(&received.target[1..]).after(Duration::from_millis(2));
         let recorder = Recorder::start(answer);
@@ -71,8 +70,8 @@ fn pipelined_requests_are_under_way_at_once_and_get_their_own_answers() {
 
 #[test]
 fn answers_lost_behind_a_close_are_not_credited() {
-    let _machine = machine::shared();
-    for driver in DRIVERS {
+    // Both drivers: each sees the end of a connection in its own way.
+    for driver in BOTH_DRIVERS {
         let answered = Arc::new(AtomicUsize::new(0));
         let counted = answered.clone();
         // Every seventh response is a connection's last, even if further requests follow it.
@@ -96,10 +95,9 @@ fn old(fields: &str, closes: bool) -> Response {
 
 #[test]
 fn http_1_0_with_a_call_per_connection_does_not_ask_for_more() {
-    let _machine = machine::shared();
     // A server that closes as it should, and one that leaves it to us.
     for closes in [true, false] {
-        for driver in DRIVERS {
+        for driver in drivers() {
             let recorder = Recorder::start(move |_| old("", closes));
             let load = ["--workers", "3", "--requests", "60", "--http", "1.0", "--calls", "1", "--driver", driver];
             let (_, received) = all_good(&recorder, &load);
@@ -112,8 +110,7 @@ fn http_1_0_with_a_call_per_connection_does_not_ask_for_more() {
 
 #[test]
 fn http_1_0_keeps_a_connection_only_where_the_server_agrees() {
-    let _machine = machine::shared();
-    for driver in DRIVERS {
+    for driver in drivers() {
         let load = ["--workers", "3", "--requests", "60", "--http", "1.0", "--driver", driver];
         let (_, received) = all_good(&Recorder::start(|_| old("", true)), &load);
         assert_eq!(calls(&received), [1; 60], "{driver}");
@@ -128,28 +125,8 @@ fn http_1_0_keeps_a_connection_only_where_the_server_agrees() {
 }
 
 #[test]
-fn the_order_of_reuse_is_as_asked_for() {
-    let _machine = machine::small_load();
-    for driver in DRIVERS {
-        in_time(|| {
-            let load = ["--rate", "100/s", "--requests", "80", "--connections", "8", "--driver", driver];
-            let (_, received) = all_good(&quick(), &load);
-            ensure(calls(&received) == [10; 8], || {
-                format!("{driver}: not the oldest in turn: {:?}", calls(&received))
-            })?;
-            let (_, received) = all_good(&quick(), &[&load[..], &["--reuse", "latest"]].concat());
-            let busiest = calls(&received).into_iter().max().unwrap();
-            ensure(busiest >= 60, || {
-                format!("{driver}: not the latest again and again: the busiest has {busiest} of 80")
-            })
-        });
-    }
-}
-
-#[test]
 fn the_bound_on_connections_holds() {
-    let _machine = machine::shared();
-    for driver in DRIVERS {
+    for driver in drivers() {
         // 150 a second is all that three connections can carry.
         let recorder = Recorder::start(|_| Response::good("ok").after(Duration::from_millis(20)));
         let load = ["--rate", "300/s", "--requests", "150", "--connections", "3", "--driver", driver];
@@ -161,8 +138,7 @@ fn the_bound_on_connections_holds() {
 
 #[test]
 fn ipv6() {
-    let _machine = machine::shared();
-    for driver in DRIVERS {
+    for driver in drivers() {
         let recorder = Recorder::on("[::1]:0", |_| Response::good("ok"));
         let (_, received) = all_good(&recorder, &["--workers", "2", "--requests", "40", "--driver", driver]);
         let host = format!("[::1]:{}", recorder.port());
@@ -175,9 +151,9 @@ fn ipv6() {
 
 #[test]
 fn unix_sockets() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
-    for driver in DRIVERS {
+    // Both drivers: each connects to Unix sockets in its own way.
+    for driver in BOTH_DRIVERS {
         let path = folder.path().join(format!("{driver}.sock"));
         let of_path = UnixListener::bind(&path).unwrap();
         let name = format!("thalweg-test-{}-{driver}", std::process::id());
@@ -193,7 +169,6 @@ fn unix_sockets() {
 
 #[test]
 fn a_unix_socket_that_is_not_there_is_said_with_its_name() {
-    let _machine = machine::shared();
     for socket in ["/nonexistent/socket", "@thalweg-nobody-listens-here"] {
         let ended = run_thalweg(&["run", "http://localhost/", "--unix-socket", socket]);
         assert_eq!((ended.code, &*ended.stdout), (Some(4), ""), "{ended:?}");
@@ -203,8 +178,7 @@ fn a_unix_socket_that_is_not_there_is_said_with_its_name() {
 
 #[test]
 fn connections_come_from_all_addresses_that_were_named() {
-    let _machine = machine::shared();
-    for driver in DRIVERS {
+    for driver in drivers() {
         let recorder = quick();
         let load = ["--workers", "12", "--calls", "1", "--requests", "60", "--driver", driver];
         let sources = ["--from", "127.0.0.2-127.0.0.4", "--from", "127.0.0.9"];
@@ -218,7 +192,6 @@ fn connections_come_from_all_addresses_that_were_named() {
 
 #[test]
 fn a_name_that_is_two_addresses_is_reached_at_the_one_that_listens() {
-    let _machine = machine::shared();
     let recorder = quick();
     let addresses: Vec<SocketAddr> =
         std::net::ToSocketAddrs::to_socket_addrs(&("localhost", recorder.port())).unwrap().collect();
@@ -226,4 +199,27 @@ fn a_name_that_is_two_addresses_is_reached_at_the_one_that_listens() {
     let ended = run_thalweg(&["run", &url, "--workers", "1", "--requests", "10", "--json"]);
     let trial = document::trial(&ended);
     assert_eq!(outcome(&trial, "good"), 10, "{addresses:?}: {trial:#}");
+}
+
+/// These tests measure small loads: nextest runs few of them at a time.
+mod small_load {
+    use super::*;
+
+    #[test]
+    fn the_order_of_reuse_is_as_asked_for() {
+        for driver in drivers() {
+            repeated(|| {
+                let load = ["--rate", "100/s", "--requests", "80", "--connections", "8", "--driver", driver];
+                let (_, received) = all_good(&quick(), &load);
+                ensure(calls(&received) == [10; 8], || {
+                    format!("{driver}: not the oldest in turn: {:?}", calls(&received))
+                })?;
+                let (_, received) = all_good(&quick(), &[&load[..], &["--reuse", "latest"]].concat());
+                let busiest = calls(&received).into_iter().max().unwrap();
+                ensure(busiest >= 60, || {
+                    format!("{driver}: not the latest again and again: the busiest has {busiest} of 80")
+                })
+            });
+        }
+    }
 }

@@ -1,11 +1,9 @@
 //! `http://user:password@host/`: sent as Basic authentication, and shown nowhere.
 
 use std::fs;
-use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::machine;
 use crate::process::{PATIENCE, Process, run_thalweg, thalweg, until};
 use crate::recorder::{Recorder, Response};
 
@@ -26,7 +24,6 @@ fn keeps_the_secret(text: &str) {
 
 #[test]
 fn credentials_of_the_url_are_sent_and_not_shown() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let [report, log, hdr, sessions] =
         ["report.html", "access.log", "hdr", "sessions"].map(|name| folder.path().join(name));
@@ -78,7 +75,6 @@ fn credentials_of_the_url_are_sent_and_not_shown() {
 
 #[test]
 fn errors_do_not_show_credentials() {
-    let _machine = machine::shared();
     for url in [
         format!("https://Aladdin:{SECRET}@127.0.0.1/"),
         format!("http://Aladdin:{SECRET}@127.0.0.1:99999/"),
@@ -95,7 +91,6 @@ fn errors_do_not_show_credentials() {
 
 #[test]
 fn credentials_that_are_given_twice_are_an_error() {
-    let _machine = machine::shared();
     let server = Recorder::start(|_| Response::good("ok"));
     let url = with_credentials(&server);
     let ended = run_thalweg(&["run", &url, "--requests", "1", "--header", "authorization: Bearer x"]);
@@ -106,12 +101,11 @@ fn credentials_that_are_given_twice_are_an_error() {
 
 #[test]
 fn an_interrupted_run_does_not_show_credentials_either() {
-    let _machine = machine::shared();
     let server = Recorder::start(|_| Response::good("ok"));
     let run =
         Process::start(&mut thalweg(&["run", &with_credentials(&server), "--rate", "100/s", "--duration", "60s"]));
     until("the run to be under way", PATIENCE, || (server.received().len() > 20).then_some(()));
     run.signal("INT");
-    let ended = run.wait(Duration::from_secs(10));
+    let ended = run.wait(PATIENCE);
     keeps_the_secret(&(ended.stdout + &ended.stderr));
 }

@@ -9,21 +9,21 @@ use crate::process::{PATIENCE, Process, program};
 
 /// A response that curl has received.
 #[derive(Debug)]
-pub struct Reply {
-    pub status: u16,
-    pub fields: Vec<(String, String)>,
-    pub body: Vec<u8>,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// A curl that reads no configuration, uses no proxy, and reports errors.
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     let mut command = Command::new(program(&["curl"], "curl"));
     command.args(["--disable", "--noproxy", "*", "--silent", "--show-error", "--max-time", "50"]);
     command
 }
 
 /// Fetches `url`.
-pub fn fetch(arguments: &[&str], url: &str) -> Reply {
+pub(crate) fn fetch(arguments: &[&str], url: &str) -> Reply {
     let folder = TempDir::new().expect("a temporary folder can be made");
     let (head, body) = (folder.path().join("head"), folder.path().join("body"));
     let mut command = command();
@@ -53,7 +53,7 @@ pub fn fetch(arguments: &[&str], url: &str) -> Reply {
 
 impl Reply {
     /// A field's value; empty if it is missing.
-    pub fn field(&self, name: &str) -> &str {
+    pub(crate) fn field(&self, name: &str) -> &str {
         let name = name.to_lowercase();
         self.fields.iter().find(|(has, _)| *has == name).map_or("", |(_, value)| value)
     }

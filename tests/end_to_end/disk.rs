@@ -10,7 +10,6 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::machine;
 use crate::process::{ExitedProcess, PATIENCE, Process, run_thalweg, thalweg, until};
 
 const THROUGHPUT: [&str; 4] = ["output-by-block", "rewrite", "input-by-block", "random-seeks"];
@@ -63,7 +62,6 @@ fn passes(rows: &Value) -> Vec<&str> {
 
 #[test]
 fn each_engine_measures_every_pass_and_leaves_nothing() {
-    let _machine = machine::shared();
     for (engine, moved_by) in [("own", "own"), ("fio", "fio 3")] {
         let folder = folder();
         let ended = disk(folder.path(), &[&SMALL[..], &["--engine", engine, "--under-load", "--json"]].concat());
@@ -98,7 +96,6 @@ const ON_DEVICES: [&str; 3] = ["ext4", "xfs", "btrfs"];
 /// warm one never is.
 #[test]
 fn the_result_says_where_bytes_came_from() {
-    let _machine = machine::shared();
     for (cache, engine) in product(["cold", "direct", "warm"], ["own", "fio"]) {
         let folder = folder();
         let options = ["--only", "throughput", "--size", "8MiB", "--seek-time", "100ms", "--json"];
@@ -128,7 +125,6 @@ fn the_result_says_where_bytes_came_from() {
 
 #[test]
 fn text_and_report_have_the_figures() {
-    let _machine = machine::shared();
     let (folder, report) = (folder(), folder());
     let report = report.path().join("disk.html");
     let ended = disk(
@@ -158,7 +154,6 @@ fn text_and_report_have_the_figures() {
 
 #[test]
 fn folders_that_cannot_be_measured_are_refused() {
-    let _machine = machine::shared();
     let folder = folder();
     let file = folder.path().join("file");
     fs::write(&file, "x").unwrap();
@@ -202,7 +197,6 @@ fn long_run(folder: &Path, engine: &str) -> (Process, PathBuf) {
 
 #[test]
 fn an_interrupted_run_leaves_nothing() {
-    let _machine = machine::shared();
     for (engine, signal) in [("own", "INT"), ("fio", "INT"), ("own", "TERM")] {
         let folder = folder();
         let (run, _) = long_run(folder.path(), engine);
@@ -221,7 +215,6 @@ fn an_interrupted_run_leaves_nothing() {
 
 #[test]
 fn the_folder_of_a_killed_run_is_removed_by_the_next_one() {
-    let _machine = machine::shared();
     let folder = folder();
     let (killed, scratch) = long_run(folder.path(), "own");
     killed.signal("KILL");
@@ -236,7 +229,6 @@ fn the_folder_of_a_killed_run_is_removed_by_the_next_one() {
 /// A file system without room for a folder is too small, and not one that cannot be written to.
 #[test]
 fn a_file_system_without_room_for_a_folder_is_too_small() {
-    let _machine = machine::shared();
     let folder = folder();
     let place = folder.path().to_str().unwrap();
     // The only inode is that of its own folder.
@@ -257,7 +249,6 @@ fn a_file_system_without_room_for_a_folder_is_too_small() {
 /// The data of a killed run once counted as taken, so that the next one found too little room.
 #[test]
 fn the_room_of_a_killed_run_is_free_for_the_next_one() {
-    let _machine = machine::shared();
     let folder = folder();
     let place = folder.path().to_str().unwrap();
     // The same command twice, of which the first is killed as soon as most of its data is there.
@@ -287,7 +278,6 @@ fn the_room_of_a_killed_run_is_free_for_the_next_one() {
 /// measured.
 #[test]
 fn a_full_disk_ends_a_run_with_what_was_measured() {
-    let _machine = machine::shared();
     let folder = folder();
     let place = folder.path().to_str().unwrap();
     let script = format!("mount -t tmpfs -o size=230m none {place} && exec \"$@\"");
@@ -324,7 +314,6 @@ fn a_full_disk_ends_a_run_with_what_was_measured() {
 /// A full disk that fio meets is told as one of ours.
 #[test]
 fn a_disk_that_fio_finds_full_is_told_as_such() {
-    let _machine = machine::shared();
     let folder = folder();
     let place = folder.path().to_str().unwrap();
     let script = format!("mount -t tmpfs -o size=300m none {place} && exec \"$@\"");

@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use crate::document::{self, number};
-use crate::machine;
 use crate::nginx::Nginx;
-use crate::process::{PATIENCE, Process, ensure, in_time, thalweg};
+use crate::process::{PATIENCE, Process, thalweg};
+use crate::repetition::{ensure, repeated};
 
 /// Uses its CPU for so many seconds of each such period, for a minute at most.
 const BURNER: &str = "
@@ -37,32 +37,35 @@ fn run_beside_burner(busy: &str, period: &str, length: &str) -> serde_json::Valu
     document::trial(&run)
 }
 
-#[test]
-fn a_run_beside_a_program_with_bursts_is_judged() {
-    let _machine = machine::exclusive();
-    in_time(|| {
-        let trial = run_beside_burner("0.1", "0.33", "4s");
-        let said = || format!("{}, {} s lost: {}", trial["verdict"], trial["lost_s"], trial["reasons"]);
-        ensure(trial["verdict"] == "pass", said)?;
-        let (seconds, lost, good) =
-            (number(&trial, "/seconds"), number(&trial, "/lost_s"), number(&trial, "/counts/good"));
-        let expected = 500.0 * (seconds - lost);
-        ensure((good / expected - 1.0).abs() < 0.05, || format!("{good} of {expected}; {}", said()))?;
-        ensure(lost == 0.0 || trial["spoiled"][0]["cause"].is_string(), said)
-    });
-}
+/// These tests need all CPUs: nextest runs each of them by itself.
+mod alone {
+    use super::*;
 
-#[test]
-fn a_run_beside_a_program_that_never_rests_names_it() {
-    let _machine = machine::exclusive();
-    in_time(|| {
-        let trial = run_beside_burner("60", "0", "2s");
-        let reasons = trial["reasons"].to_string();
-        let said = || format!("{}, {} s lost: {reasons}", trial["verdict"], trial["lost_s"]);
-        // A kernel that runs the client at once when it has work leaves nothing to say.
-        ensure(trial["verdict"] != "fail", said)?;
-        ensure(trial["verdict"] == "pass" || reasons.contains("(python3)"), said)?;
-        let share = trial["client"]["cpus_others"].as_object().and_then(|cpus| cpus.values().next()?.as_f64());
-        ensure(share.is_some_and(|share| share > 0.5), || format!("others used {share:?}; {}", said()))
-    });
+    #[test]
+    fn a_run_beside_a_program_with_bursts_is_judged() {
+        repeated(|| {
+            let trial = run_beside_burner("0.1", "0.33", "4s");
+            let said = || format!("{}, {} s lost: {}", trial["verdict"], trial["lost_s"], trial["reasons"]);
+            ensure(trial["verdict"] == "pass", said)?;
+            let (seconds, lost, good) =
+                (number(&trial, "/seconds"), number(&trial, "/lost_s"), number(&trial, "/counts/good"));
+            let expected = 500.0 * (seconds - lost);
+            ensure((good / expected - 1.0).abs() < 0.05, || format!("{good} of {expected}; {}", said()))?;
+            ensure(lost == 0.0 || trial["spoiled"][0]["cause"].is_string(), said)
+        });
+    }
+
+    #[test]
+    fn a_run_beside_a_program_that_never_rests_names_it() {
+        repeated(|| {
+            let trial = run_beside_burner("60", "0", "2s");
+            let reasons = trial["reasons"].to_string();
+            let said = || format!("{}, {} s lost: {reasons}", trial["verdict"], trial["lost_s"]);
+            // A kernel that runs the client at once when it has work leaves nothing to say.
+            ensure(trial["verdict"] != "fail", said)?;
+            ensure(trial["verdict"] == "pass" || reasons.contains("(python3)"), said)?;
+            let share = trial["client"]["cpus_others"].as_object().and_then(|cpus| cpus.values().next()?.as_f64());
+            ensure(share.is_some_and(|share| share > 0.5), || format!("others used {share:?}; {}", said()))
+        });
+    }
 }

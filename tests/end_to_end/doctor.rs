@@ -10,9 +10,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document;
-use crate::machine;
 use crate::namespace::Namespace;
-use crate::process::{ExitedProcess, PATIENCE, Process, run_thalweg, thalweg, until};
+use crate::process::{ExitedProcess, PATIENCE, Process, is_full, run_thalweg, thalweg, until};
+use crate::repetition::{ensure, repeated};
 use crate::server::{Server, Tree};
 
 const QUEUE: &str = "proc/sys/net/core/somaxconn";
@@ -83,7 +83,6 @@ fn finding<'d>(document: &'d Value, check: &str) -> &'d Value {
 
 #[test]
 fn this_host_is_examined() {
-    let _machine = machine::shared();
     let ended = run_thalweg(&["doctor", "--for", "hold 2000", "--all", "--json"]);
     let document = json(&ended);
     assert_eq!(
@@ -105,7 +104,6 @@ fn this_host_is_examined() {
 
 #[test]
 fn a_limit_on_descriptors_is_found() {
-    let _machine = machine::shared();
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -n 300; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_thalweg")]);
     let ended = Process::start(shell.args(["doctor", "--for", "hold 200000", "--json", "--cores", "0"])).wait(PATIENCE);
@@ -118,7 +116,6 @@ fn a_limit_on_descriptors_is_found() {
 
 #[test]
 fn wrong_usage_is_explained() {
-    let _machine = machine::shared();
     for (options, part) in [
         (&["--for", "hold"][..], "needs a number of connections"),
         (&["--for", "find"], "the URL is missing"),
@@ -134,7 +131,6 @@ fn wrong_usage_is_explained() {
 
 #[test]
 fn a_poor_host_is_mended_and_put_back() {
-    let _machine = machine::shared();
     let host = MadeUpHost::new();
     let before = host.values();
     let found = host.run(&["--for", MANY]);
@@ -170,7 +166,6 @@ fn a_poor_host_is_mended_and_put_back() {
 
 #[test]
 fn a_later_change_by_somebody_else_is_said_and_kept() {
-    let _machine = machine::shared();
     let host = MadeUpHost::new();
     assert!(host.run(&["--for", MANY, "--fix", "--yes"]).stdout.contains("128 -> 4096"));
     fs::write(host.root.path().join(QUEUE), "777\n").unwrap();
@@ -182,7 +177,6 @@ fn a_later_change_by_somebody_else_is_said_and_kept() {
 
 #[test]
 fn a_setting_that_cannot_be_written_stops_no_other() {
-    let _machine = machine::shared();
     let host = MadeUpHost::new();
     // A setting of the kernel that nobody may write.
     let setting = host.root.path().join(REUSE);
@@ -200,34 +194,38 @@ fn a_setting_that_cannot_be_written_stops_no_other() {
 /// SIGKILL at any point leaves a record from which everything is put back.
 #[test]
 fn a_fix_that_is_killed_can_be_undone() {
-    let _machine = machine::shared();
-    let mut partly = 0;
-    for attempt in 0..40_u64 {
-        let host = MadeUpHost::new();
-        let before = host.values();
-        let fix = Process::start(&mut host.doctor(&["--for", MANY, "--fix", "--yes"]));
-        if attempt % 2 == 0 {
-            until("the first change", PATIENCE, || (host.values() != before).then_some(()));
-        } else {
-            std::thread::sleep(Duration::from_micros(500 * attempt));
-        }
-        fix.signal("KILL");
-        let killed = fix.wait(PATIENCE);
-        assert!(killed.code.is_none_or(|code| code <= 1), "{killed:?}");
-        let changed = host.values().iter().zip(&before).filter(|(now, then)| now != then).count();
-        partly += usize::from((1..3).contains(&changed));
-        assert!(changed == 0 || host.record(), "{changed} changes have no record");
-        let undone = host.run(&["--undo"]);
-        assert_eq!(undone.code, Some(0), "{undone:?}");
-        assert_eq!(host.values(), before, "attempt {attempt}, {changed} changed: {undone:?}");
-        assert!(!host.record());
+    let kills = if is_full() { 400 } else { 40 };
+    // A kill between two changes is a matter of luck.
+    repeated(|| {
+        let partly = (0..kills).filter(|number| is_killed_between_two_changes(*number)).count();
+        ensure(partly > 0, || format!("none of {kills} kills was between two changes"))
+    });
+}
+
+/// Kills a fix, the later the greater the number, and undoes it.
+fn is_killed_between_two_changes(number: u64) -> bool {
+    let host = MadeUpHost::new();
+    let before = host.values();
+    let fix = Process::start(&mut host.doctor(&["--for", MANY, "--fix", "--yes"]));
+    if number.is_multiple_of(2) {
+        until("the first change", PATIENCE, || (host.values() != before).then_some(()));
+    } else {
+        std::thread::sleep(Duration::from_micros(500 * (number % 40)));
     }
-    assert!(partly > 0, "no attempt was killed between two changes");
+    fix.signal("KILL");
+    let killed = fix.wait(PATIENCE);
+    assert!(killed.code.is_none_or(|code| code <= 1), "{killed:?}");
+    let changed = host.values().iter().zip(&before).filter(|(now, then)| now != then).count();
+    assert!(changed == 0 || host.record(), "{changed} changes have no record");
+    let undone = host.run(&["--undo"]);
+    assert_eq!(undone.code, Some(0), "{undone:?}");
+    assert_eq!(host.values(), before, "number {number}, {changed} changed: {undone:?}");
+    assert!(!host.record());
+    (1..3).contains(&changed)
 }
 
 #[test]
 fn only_root_may_fix() {
-    let _machine = machine::shared();
     let state = TempDir::new().unwrap();
     let program = state.path().join("thalweg");
     crate::process::copy_program(&program);
@@ -243,7 +241,6 @@ fn only_root_may_fix() {
 /// The kernel's own settings of a network, written and put back for real.
 #[test]
 fn a_network_is_mended_and_put_back() {
-    let _machine = machine::shared();
     let Some(network) = Namespace::new("a_network_is_mended_and_put_back") else { return };
     let state = TempDir::new().unwrap();
     let settings =
@@ -272,7 +269,6 @@ fn a_network_is_mended_and_put_back() {
 /// The checks before a run warn of what then happens.
 #[test]
 fn a_run_warns_of_what_its_host_spoils() {
-    let _machine = machine::shared();
     let Some(network) = Namespace::new("a_run_warns_of_what_its_host_spoils") else { return };
     let tree = Tree::new();
     let run = || {

@@ -131,7 +131,7 @@ const COMPARE: [(&str, Is); 9] = [
 ];
 
 /// The document that a program has printed, which must be all that it printed. Its counts add up.
-pub fn of(ended: &ExitedProcess) -> Value {
+pub(crate) fn of(ended: &ExitedProcess) -> Value {
     let document: Value = serde_json::from_str(&ended.stdout)
         .unwrap_or_else(|error| panic!("stdout is not one JSON document: {error}\n{ended:?}"));
     for trial in document["trials"].as_array().expect("trials are a list") {
@@ -141,7 +141,7 @@ pub fn of(ended: &ExitedProcess) -> Value {
 }
 
 /// Holds all of a document against the contract: the names and types of its fields.
-pub fn keeps_the_contract(document: &Value) {
+pub(crate) fn keeps_the_contract(document: &Value) {
     fields("", document, &DOCUMENT);
     assert_eq!(document["schema"], "thalweg.result/1");
     let trials = document["trials"].as_array().expect("trials are a list");
@@ -156,7 +156,7 @@ pub fn keeps_the_contract(document: &Value) {
 }
 
 /// The only trial of a run or a replay.
-pub fn trial(ended: &ExitedProcess) -> Value {
+pub(crate) fn trial(ended: &ExitedProcess) -> Value {
     let document = of(ended);
     assert!(document["kind"] == "run" || document["kind"] == "replay", "{}", document["kind"]);
     let trials = document["trials"].as_array().expect("trials are a list");
@@ -165,18 +165,18 @@ pub fn trial(ended: &ExitedProcess) -> Value {
 }
 
 /// The result of a search.
-pub fn find(document: &Value) -> &Value {
+pub(crate) fn find(document: &Value) -> &Value {
     assert_eq!(document["kind"], "find");
     &document["find"]
 }
 
 /// A count among the outcomes.
-pub fn outcome(trial: &Value, name: &str) -> u64 {
+pub(crate) fn outcome(trial: &Value, name: &str) -> u64 {
     trial["outcomes"][name].as_u64().unwrap_or_else(|| panic!("no outcome {name}"))
 }
 
 /// The number at a path such as `/counts/good`.
-pub fn number(value: &Value, path: &str) -> f64 {
+pub(crate) fn number(value: &Value, path: &str) -> f64 {
     value.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no number at {path} in {value:#}"))
 }
 

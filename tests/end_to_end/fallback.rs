@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::document::{self, outcome};
-use crate::machine;
 use crate::nginx::Nginx;
 use crate::process::{PATIENCE, Process};
 use crate::serve;
@@ -26,7 +25,6 @@ fn launcher() -> PathBuf {
 
 #[test]
 fn the_table_holds_on_epoll_when_the_ring_is_forbidden() {
-    let _machine = machine::shared();
     let tree = Tree::new();
     let server = Server::start(&tree.root(), &["--driver", "auto"], thalweg_without_ring)
         .unwrap_or_else(|ended| panic!("the server has not started: {ended:?}"));
@@ -36,7 +34,6 @@ fn the_table_holds_on_epoll_when_the_ring_is_forbidden() {
 
 #[test]
 fn a_run_falls_back_and_says_so() {
-    let _machine = machine::shared();
     let nginx = Nginx::start();
     let url = nginx.url("/000.txt");
     let run = ["run", &url, "--requests", "200", "--rate", "400/s", "--json"];
@@ -48,7 +45,6 @@ fn a_run_falls_back_and_says_so() {
 
 #[test]
 fn a_ring_that_was_asked_for_and_is_forbidden_is_an_error() {
-    let _machine = machine::shared();
     let (tree, nginx) = (Tree::new(), Nginx::start());
     let (root, url) = (tree.root(), nginx.url("/000.txt"));
     let root = root.to_str().unwrap();

@@ -5,7 +5,6 @@ use std::fs;
 
 use tempfile::TempDir;
 
-use crate::machine;
 use crate::process::run_thalweg;
 use crate::recorder::{Recorder, Response};
 
@@ -46,7 +45,6 @@ fn each(option: &str, name: &str, prefix: &str, further: &[&str], cases: &[Case]
 
 #[test]
 fn session_files() {
-    let _machine = machine::shared();
     let cases: [Case; 9] = [
         ("/a\n/b methud=GET\n", "2:4", "methud"),
         ("/a method=FETCH\n", "1:11", "FETCH"),
@@ -69,7 +67,6 @@ fn session_files() {
 
 #[test]
 fn session_files_in_toml() {
-    let _machine = machine::shared();
     each(
         "--session",
         "sessions.toml",
@@ -92,7 +89,6 @@ fn session_files_in_toml() {
 
 #[test]
 fn url_lists() {
-    let _machine = machine::shared();
     each(
         "--urls",
         "urls",
@@ -115,7 +111,6 @@ fn url_lists() {
 
 #[test]
 fn check_files() {
-    let _machine = machine::shared();
     each(
         "--check",
         "checks",
@@ -135,7 +130,6 @@ fn check_files() {
 
 #[test]
 fn rates_and_sizes() {
-    let _machine = machine::shared();
     let server = idle();
     for (options, parts) in [
         (&["--rate", "100/s:1s,500/s"][..], &["--rate"][..]),
@@ -167,7 +161,6 @@ fn rates_and_sizes() {
 
 #[test]
 fn options_that_contradict_one_another() {
-    let _machine = machine::shared();
     let (server, folder) = (idle(), TempDir::new().unwrap());
     let session = folder.path().join("session");
     fs::write(&session, "/a\n").unwrap();
@@ -206,7 +199,6 @@ fn options_that_contradict_one_another() {
 /// `find` once took what `run` refused.
 #[test]
 fn contradictory_options_are_refused_by_every_command() {
-    let _machine = machine::shared();
     let (server, folder) = (idle(), TempDir::new().unwrap());
     let log = folder.path().join("access.log");
     fs::write(&log, "10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET /a HTTP/1.0\" 200 2326\n").unwrap();

@@ -1,54 +1,18 @@
 //! `thalweg find` against nginx, and its report.
 
 use std::fs;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::browser;
 use crate::document::{self, number};
-use crate::machine;
 use crate::nginx::Nginx;
-use crate::process::{Process, thalweg, valid};
+use crate::process::{Process, thalweg};
+use crate::repetition::{ensure, judged, repeated};
 
-/// A search that was made once, for all tests that look at it. What it has written is kept here: a
-/// folder that lasts as long as the program is never removed.
-pub struct SearchRun {
-    pub document: Value,
-    /// The report's HTML.
-    pub report: String,
-    /// How many files the search has left in the report's folder.
-    files: usize,
-}
-
-impl SearchRun {
-    /// The search, made on the first call. The caller must not hold the machine's lock yet.
-    pub fn once() -> &'static Self {
-        static FOUND: OnceLock<SearchRun> = OnceLock::new();
-        FOUND.get_or_init(|| {
-            let _machine = machine::exclusive();
-            Self::search()
-        })
-    }
-
-    fn search() -> Self {
-        let (nginx, folder) = (Nginx::start(), TempDir::new().expect("a temporary folder can be made"));
-        let (url, report) = (nginx.url("/000.txt"), folder.path().join("report.html"));
-        let short = ["--duration", "1s", "--width", "20%", "--budget", "40s"];
-        let output = ["--json", "--out", report.to_str().expect("temporary folders have plain names")];
-        let arguments = [&["find", &url, "--limit", "p99<50ms"], &short[..], &output].concat();
-        let ended = valid(|| Process::start(&mut thalweg(&arguments)).wait(Duration::from_secs(90)));
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        assert_eq!(ended.stderr, "", "no progress is drawn where there is no terminal");
-        let files = fs::read_dir(folder.path()).expect("it is there").count();
-        Self { document: document::of(&ended), report: fs::read_to_string(report).expect("it was written"), files }
-    }
-}
-
-#[test]
-fn a_search_names_a_capacity_and_its_limit() {
-    let document = &SearchRun::once().document;
+fn names_a_capacity_and_its_limit(document: &Value) {
     let find = document::find(document);
     let lower = number(find, "/lower_bound");
     assert!(lower > 0.0, "{find:#}");
@@ -72,14 +36,7 @@ fn a_search_names_a_capacity_and_its_limit() {
     assert_eq!(document["verdict"], "pass");
 }
 
-#[test]
-fn the_document_keeps_the_contract() {
-    document::keeps_the_contract(&SearchRun::once().document);
-}
-
-#[test]
-fn the_rate_that_was_found_was_confirmed_by_trials() {
-    let document = &SearchRun::once().document;
+fn confirms_its_rate_by_trials(document: &Value) -> Result<(), String> {
     let lower = number(document::find(document), "/lower_bound");
     let trials = document["trials"].as_array().unwrap();
     let passed = |trial: &&Value| trial["verdict"] == "pass" && trial["offered_rate"].as_f64() == Some(lower);
@@ -89,19 +46,18 @@ fn the_rate_that_was_found_was_confirmed_by_trials() {
         assert!(number(trial, "/response_time_us/p99") < 50_000.0, "{trial:#}");
         // The rate within the schedule: on a busy host the last of one second's requests may leave
         // some milliseconds after it.
-        assert!((number(trial, "/rates/sent") / lower - 1.0).abs() < 0.05, "{} of {lower}", trial["rates"]);
+        let sent = number(trial, "/rates/sent");
+        ensure((sent / lower - 1.0).abs() < 0.05, || format!("{sent} of {lower}"))?;
     }
     assert!(trials.iter().any(|trial| trial["loop"] == "closed"), "the client was calibrated");
+    Ok(())
 }
 
-#[test]
-fn the_report_says_the_answer_and_needs_nothing_else() {
-    let found = SearchRun::once();
-    let html = &found.report;
+fn report_says_the_answer_and_needs_nothing_else(html: &str, document: &Value) {
     let heading =
         html.split_once("<h1>").and_then(|(_, rest)| rest.split_once("</h1>")).expect("the page has a heading").0;
     // The first two digits survive any rounding and grouping.
-    let lower = number(document::find(&found.document), "/lower_bound").to_string();
+    let lower = number(document::find(document), "/lower_bound").to_string();
     assert!(heading.contains(&lower[..1]), "{heading}");
     assert!(heading.contains("nginx") || heading.contains("127.0.0.1"), "{heading}");
     // Scripts are left out: the document within them may name any address.
@@ -112,5 +68,32 @@ fn the_report_says_the_answer_and_needs_nothing_else() {
     }
     assert!(html.contains("default-src 'none'"), "the page may fetch nothing");
     assert!(html.len() <= 1_500_000, "{} bytes", html.len());
-    assert_eq!(found.files, 1, "nothing lies beside the report");
+}
+
+/// These tests need all CPUs: nextest runs each of them by itself.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn a_search_names_a_capacity_confirms_it_and_writes_a_report_that_a_browser_draws() {
+        let (nginx, folder) = (Nginx::start(), TempDir::new().expect("a temporary folder can be made"));
+        let (url, report) = (nginx.url("/000.txt"), folder.path().join("report.html"));
+        let short = ["--duration", "1s", "--width", "20%", "--budget", "40s"];
+        let output = ["--json", "--out", report.to_str().expect("temporary folders have plain names")];
+        let arguments = [&["find", &url, "--limit", "p99<50ms"], &short[..], &output].concat();
+        let document = repeated(|| {
+            let ended = judged(Process::start(&mut thalweg(&arguments)).wait(Duration::from_secs(120)))?;
+            assert_eq!(ended.code, Some(0), "{ended:?}");
+            assert_eq!(ended.stderr, "", "no progress is drawn where there is no terminal");
+            let document = document::of(&ended);
+            confirms_its_rate_by_trials(&document)?;
+            Ok(document)
+        });
+        names_a_capacity_and_its_limit(&document);
+        document::keeps_the_contract(&document);
+        let html = fs::read_to_string(&report).expect("it was written");
+        report_says_the_answer_and_needs_nothing_else(&html, &document);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing lies beside the report");
+        browser::draws_without_a_network_and_without_an_error(&report);
+    }
 }

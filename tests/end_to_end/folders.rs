@@ -8,7 +8,6 @@ use std::thread;
 use tempfile::TempDir;
 
 use crate::curl::{Reply, fetch};
-use crate::machine;
 use crate::recorder::{RecordedRequest, Recorder, Response};
 use crate::server::{Server, Tree};
 
@@ -31,7 +30,6 @@ fn json(reply: &Reply) -> serde_json::Value {
 
 #[test]
 fn a_slow_tree_is_served_like_a_folder_of_this_host() {
-    let _machine = machine::shared();
     let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
     let bare = tree.root().join("bare");
     for name in ["50% + a.deb", ".hidden", "ä.unknown", "-dash"] {
@@ -72,7 +70,6 @@ fn a_slow_tree_is_served_like_a_folder_of_this_host() {
 
 #[test]
 fn a_folder_is_404_where_no_rule_has_it_listed() {
-    let _machine = machine::shared();
     let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
     let rules = "[[site.rule]]\nfolder = \"/folder/\"\nlisting = true\n[[site.rule]]\nfiles = \"*.txt\"\n\
                  content_type = \"text/x-own\"\n";
@@ -168,7 +165,6 @@ fn listings_of(recorder: &Recorder) -> usize {
 
 #[test]
 fn all_clients_of_a_page_cost_the_bucket_one_listing() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let recorder = Recorder::start(|request| {
         let slow = std::time::Duration::from_millis(if request.target.contains("list-type") { 300 } else { 0 });
@@ -194,7 +190,6 @@ fn all_clients_of_a_page_cost_the_bucket_one_listing() {
 
 #[test]
 fn a_bucket_has_indexes_redirects_and_types() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let recorder = Recorder::start(bucket);
     let server = mirror(folder.path(), &bucket_settings(&recorder), LISTING);
@@ -228,7 +223,6 @@ fn a_bucket_has_indexes_redirects_and_types() {
 
 #[test]
 fn encoded_slashes_reach_an_origin_and_lead_out_of_nothing() {
-    let _machine = machine::shared();
     let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
     let recorder = Recorder::start(|request| Response::good(&request.target));
     let local = format!("[[site.mount]]\npath = \"/local/\"\nroot = {:?}\n", tree.root());
@@ -274,7 +268,6 @@ fn encoded_slashes_reach_an_origin_and_lead_out_of_nothing() {
 
 #[test]
 fn a_mount_with_origins_is_listed_in_the_folder_above() {
-    let _machine = machine::shared();
     let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
     let (root, other) = (tree.root().join("bare"), tree.root());
     let text = format!(

@@ -1,25 +1,51 @@
-//! The forms of other tools, held against those tools: the same load on the same nginx gives the
-//! same lines, but for the numbers.
+//! The forms of other tools, held against recordings of those tools: the same load on the same
+//! nginx gives the same lines, but for the numbers.
 
 use std::fs;
 use std::process::Command;
-use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::document;
-use crate::machine;
 use crate::nginx::Nginx;
-use crate::process::{Process, ensure, in_time, program, run_thalweg};
+use crate::process::{PATIENCE, Process, program, run_thalweg};
+use crate::recordings::Source;
+use crate::repetition::{ensure, repeated};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A tool's own output, which is kept as a recording of this name.
+fn theirs(source: Source, name: &str, (tool, package): (&str, &str), arguments: &[&str], nginx: &NginxAt) -> String {
+    let command = format!("{tool} {}", arguments.join(" "));
+    source.output(name, &nginx.without_what_differs(&command), || {
+        let mut command = Command::new(program(&[tool], package));
+        let ended = Process::start(command.args(arguments)).wait(PATIENCE);
+        assert_eq!(ended.code, Some(0), "{tool}: {ended:?}");
+        nginx.without_what_differs(&ended.stdout)
+    })
+}
 
-/// A tool's own output.
-fn printed(tool: &str, package: &str, arguments: &[&str]) -> String {
-    let mut command = Command::new(program(&[tool], package));
-    let ended = Process::start(command.args(arguments)).wait(PATIENCE);
-    assert_eq!(ended.code, Some(0), "{tool}: {ended:?}");
-    ended.stdout
+/// nginx, and a file of sessions: their port and their place are different ones each time.
+struct NginxAt {
+    nginx: Nginx,
+    folder: TempDir,
+}
+
+impl NginxAt {
+    fn start() -> Self {
+        Self { nginx: Nginx::start(), folder: TempDir::new().unwrap() }
+    }
+
+    fn port(&self) -> String {
+        let url = self.nginx.url("");
+        url.rsplit(':').next().expect("a URL has a port").to_owned()
+    }
+
+    fn sessions(&self) -> String {
+        self.folder.path().join("sessions").to_str().expect("temporary folders have plain names").to_owned()
+    }
+
+    fn without_what_differs(&self, text: &str) -> String {
+        text.replace(&self.port(), "PORT").replace(&self.sessions(), "FILE")
+    }
 }
 
 /// Thalweg's output in a form. Its exit code is the verdict, which depends on how busy this machine
@@ -66,78 +92,6 @@ fn figure(text: &str, line: &str, behind: &str) -> f64 {
     rest[..end].parse().unwrap_or_else(|_| panic!("a number behind {behind:?} in {line:?}"))
 }
 
-#[test]
-fn httperf_has_the_same_lines() {
-    let _machine = machine::exclusive();
-    let nginx = Nginx::start();
-    let url = nginx.url("/000.txt");
-    let port = url.rsplit(':').next().and_then(|rest| rest.split('/').next()).unwrap();
-    let server = ["--server", "127.0.0.1", "--port", port, "--uri", "/000.txt", "--timeout", "5"];
-    let load = ["--rate", "50", "--num-conns", "300", "--num-calls", "4"];
-    in_time(|| {
-        let theirs = printed("httperf", "httperf", &[&server[..], &load].concat());
-        let ours = ours("httperf", &url, &["--rate", "200/s", "--calls", "4", "--requests", "1200"]);
-        same_structure(&theirs, &ours);
-        for (line, behind) in
-            [("Total:", "replies "), ("Reply size", "content "), ("Reply status", "2xx="), ("Errors", "total ")]
-        {
-            assert_eq!(figure(&ours, line, behind), figure(&theirs, line, behind), "{line} {behind}");
-        }
-        let rates = [
-            ("Request rate: ", ": "),
-            ("Reply rate", "min "),
-            ("Reply rate", "avg "),
-            ("Reply rate", "max "),
-            ("Connection rate: ", ": "),
-        ];
-        rates.into_iter().try_for_each(|(line, behind)| {
-            let (ours, theirs) = (figure(&ours, line, behind), figure(&theirs, line, behind));
-            ensure((ours / theirs - 1.0).abs() < 0.1, || format!("{line}: {ours} and {theirs}"))
-        })
-    });
-}
-
-#[test]
-fn httperf_has_the_same_lines_of_sessions() {
-    let _machine = machine::exclusive();
-    let (nginx, folder) = (Nginx::start(), TempDir::new().unwrap());
-    let file = folder.path().join("sessions");
-    fs::write(&file, "/000.txt\n  /001.txt\n  /002.txt\n/003.txt\n").unwrap();
-    let file = file.to_str().unwrap();
-    let url = nginx.url("/");
-    let port = url.rsplit(':').next().and_then(|rest| rest.split('/').next()).unwrap();
-    let sessions = format!("--wsesslog=20,0.05,{file}");
-    let load = ["--server", "127.0.0.1", "--port", port, "--rate", "20", "--timeout", "5", &sessions];
-    let theirs = printed("httperf", "httperf", &load);
-    let load = ["--session", file, "--conn-rate", "20/s", "--conns", "20", "--think", "50ms", "--timeout", "5s"];
-    let ours = ours("httperf", &url, &load);
-    same_structure(&theirs, &ours);
-    for (line, behind) in [("Total:", "connections "), ("Total:", "replies "), ("Session: ", "avg ")] {
-        assert_eq!(figure(&ours, line, behind), figure(&theirs, line, behind), "{line} {behind}");
-    }
-    let lengths = |text: &str| text.lines().last().map(str::to_owned);
-    assert_eq!(lengths(&ours), lengths(&theirs), "the histogram of lengths");
-}
-
-#[test]
-fn ab_has_the_same_lines() {
-    let _machine = machine::exclusive();
-    let nginx = Nginx::start();
-    for (path, keep_alive) in [("/000.txt", true), ("/000.txt", false), ("/missing", true)] {
-        let url = nginx.url(path);
-        let keep = if keep_alive { &["-k"][..] } else { &[] };
-        let theirs = printed("ab", "apache2-utils", &[keep, &["-q", "-n", "200", "-c", "4", &url]].concat());
-        let calls = if keep_alive { &[][..] } else { &["--calls", "1"] };
-        // ab has its own definition of a good response.
-        let status = if path == "/missing" { &["--check", "status=404"][..] } else { &[] };
-        let ours = ours("ab", &url, &[&["--workers", "4", "--requests", "200"], calls, status].concat());
-        same_structure(&results_of_ab(&theirs), &results_of_ab(&ours));
-        for line in ["Complete requests:", "Failed requests:", "Concurrency Level:", "HTML transferred:"] {
-            assert_eq!(figure(&ours, line, ":"), figure(&theirs, line, ":"), "{line} {path}");
-        }
-    }
-}
-
 /// The output of ab below its banner and the server's name, without its warnings about its own
 /// figures, which appear at random.
 fn results_of_ab(text: &str) -> String {
@@ -150,7 +104,6 @@ fn results_of_ab(text: &str) -> String {
 
 #[test]
 fn a_table_has_a_line_per_trial() {
-    let _machine = machine::shared();
     let nginx = Nginx::start();
     let text = ours("tsv", &nginx.url("/000.txt"), &["--rate", "200/s", "--requests", "50"]);
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
@@ -161,7 +114,6 @@ fn a_table_has_a_line_per_trial() {
 
 #[test]
 fn a_log_of_histograms_is_written_beside_the_result() {
-    let _machine = machine::shared();
     let nginx = Nginx::start();
     let folder = TempDir::new().unwrap();
     let log = folder.path().join("run.hdr");
@@ -184,11 +136,112 @@ fn a_log_of_histograms_is_written_beside_the_result() {
 /// A form that has no place for the verdict must not hide it.
 #[test]
 fn a_missed_limit_is_said_beside_the_form() {
-    let _machine = machine::shared();
     let nginx = Nginx::start();
     let load = ["--rate", "200/s", "--requests", "20", "--limit", "p99<1us", "--format", "httperf"];
     let ended = run_thalweg(&[&["run", &nginx.url("/000.txt")], &load[..]].concat());
     assert!(matches!(ended.code, Some(1 | 3)), "{ended:?}");
     assert!(ended.stderr.starts_with("thalweg: FAIL: ") || ended.stderr.starts_with("thalweg: INVALID: "), "{ended:?}");
     assert!(ended.stdout.starts_with("httperf --timeout=5 "), "{ended:?}");
+}
+
+const HTTPERF: (&str, &str) = ("httperf", "httperf");
+const AB: (&str, &str) = ("ab", "apache2-utils");
+
+fn check_httperf(source: Source) {
+    let at = NginxAt::start();
+    let (port, url) = (at.port(), at.nginx.url("/000.txt"));
+    let server = ["--server", "127.0.0.1", "--port", &port, "--uri", "/000.txt", "--timeout", "5"];
+    let load = ["--rate", "50", "--num-conns", "300", "--num-calls", "4"];
+    repeated(|| {
+        let theirs = theirs(source, "httperf", HTTPERF, &[&server[..], &load].concat(), &at);
+        let ours = ours("httperf", &url, &["--rate", "200/s", "--calls", "4", "--requests", "1200"]);
+        let ours = at.without_what_differs(&ours);
+        same_structure(&theirs, &ours);
+        for (line, behind) in
+            [("Total:", "replies "), ("Reply size", "content "), ("Reply status", "2xx="), ("Errors", "total ")]
+        {
+            assert_eq!(figure(&ours, line, behind), figure(&theirs, line, behind), "{line} {behind}");
+        }
+        let rates = [
+            ("Request rate: ", ": "),
+            ("Reply rate", "min "),
+            ("Reply rate", "avg "),
+            ("Reply rate", "max "),
+            ("Connection rate: ", ": "),
+        ];
+        rates.into_iter().try_for_each(|(line, behind)| {
+            let (ours, theirs) = (figure(&ours, line, behind), figure(&theirs, line, behind));
+            ensure((ours / theirs - 1.0).abs() < 0.1, || format!("{line}: {ours} and {theirs}"))
+        })
+    });
+}
+
+fn check_sessions_of_httperf(source: Source) {
+    let at = NginxAt::start();
+    let (file, port, url) = (at.sessions(), at.port(), at.nginx.url("/"));
+    fs::write(&file, "/000.txt\n  /001.txt\n  /002.txt\n/003.txt\n").unwrap();
+    let sessions = format!("--wsesslog=20,0.05,{file}");
+    let load = ["--server", "127.0.0.1", "--port", &port, "--rate", "20", "--timeout", "5", &sessions];
+    let theirs = theirs(source, "httperf-sessions", HTTPERF, &load, &at);
+    let load = ["--session", &file, "--conn-rate", "20/s", "--conns", "20", "--think", "50ms", "--timeout", "5s"];
+    let ours = at.without_what_differs(&ours("httperf", &url, &load));
+    same_structure(&theirs, &ours);
+    for (line, behind) in [("Total:", "connections "), ("Total:", "replies "), ("Session: ", "avg ")] {
+        assert_eq!(figure(&ours, line, behind), figure(&theirs, line, behind), "{line} {behind}");
+    }
+    let lengths = |text: &str| text.lines().last().map(str::to_owned);
+    assert_eq!(lengths(&ours), lengths(&theirs), "the histogram of lengths");
+}
+
+fn check_ab(source: Source) {
+    let at = NginxAt::start();
+    for (name, path, keep_alive) in
+        [("ab-keep-alive", "/000.txt", true), ("ab", "/000.txt", false), ("ab-missing", "/missing", true)]
+    {
+        let url = at.nginx.url(path);
+        let keep = if keep_alive { &["-k"][..] } else { &[] };
+        let theirs = theirs(source, name, AB, &[keep, &["-q", "-n", "200", "-c", "4", &url]].concat(), &at);
+        let calls = if keep_alive { &[][..] } else { &["--calls", "1"] };
+        // ab has its own definition of a good response.
+        let status = if path == "/missing" { &["--check", "status=404"][..] } else { &[] };
+        let ours = ours("ab", &url, &[&["--workers", "4", "--requests", "200"], calls, status].concat());
+        let ours = at.without_what_differs(&ours);
+        same_structure(&results_of_ab(&theirs), &results_of_ab(&ours));
+        for line in ["Complete requests:", "Failed requests:", "Concurrency Level:", "HTML transferred:"] {
+            assert_eq!(figure(&ours, line, ":"), figure(&theirs, line, ":"), "{line} {path}");
+        }
+    }
+}
+
+#[test]
+fn httperf_has_the_same_lines_of_sessions() {
+    check_sessions_of_httperf(Source::Recording);
+}
+
+#[test]
+fn ab_has_the_same_lines() {
+    check_ab(Source::Recording);
+}
+
+/// These tests measure small loads: nextest runs few of them at a time.
+mod small_load {
+    use super::*;
+
+    #[test]
+    fn httperf_has_the_same_lines() {
+        check_httperf(Source::Recording);
+    }
+}
+
+/// These tests need all CPUs: nextest runs each of them by itself.
+mod alone {
+    use super::*;
+
+    #[test]
+    #[ignore = "make test-full"]
+    fn the_programs_themselves_have_the_same_lines() {
+        check_httperf(Source::Program);
+        check_sessions_of_httperf(Source::Program);
+        check_ab(Source::Program);
+    }
 }

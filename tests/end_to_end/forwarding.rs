@@ -8,8 +8,8 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::curl::{Reply, fetch};
-use crate::machine;
-use crate::process::{DRIVERS, PATIENCE, run_thalweg, thalweg, until};
+use crate::drivers::BOTH_DRIVERS;
+use crate::process::{PATIENCE, run_thalweg, thalweg, until};
 use crate::recorder::{Recorder, Response};
 use crate::server::{Server, TEXT, Tree, large};
 
@@ -48,8 +48,8 @@ fn is_hit(reply: &Reply) -> bool {
 
 #[test]
 fn what_is_fresh_is_fetched_once_over_both_drivers() {
-    let _machine = machine::shared();
-    for driver in DRIVERS {
+    // Both drivers: each reads the files of the volume in its own way.
+    for driver in BOTH_DRIVERS {
         let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
         let log = folder.path().join("access.log");
         let origin = origin(folder.path(), &tree, &["--access-log", log.to_str().unwrap()]);
@@ -84,7 +84,6 @@ fn what_is_fresh_is_fetched_once_over_both_drivers() {
 
 #[test]
 fn bodies_from_the_store_arrive_over_tls_and_http2() {
-    let _machine = machine::shared();
     let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
     let origin = origin(folder.path(), &tree, &[]);
     let text = configuration(folder.path(), &format!("{}/", origin.url), "");
@@ -101,7 +100,6 @@ fn bodies_from_the_store_arrive_over_tls_and_http2() {
 
 #[test]
 fn what_was_kept_is_there_after_a_restart_though_the_origin_is_gone() {
-    let _machine = machine::shared();
     let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
     let origin = origin(folder.path(), &tree, &[]);
     let text = configuration(folder.path(), &format!("{}/", origin.url), "");
@@ -125,7 +123,6 @@ fn what_was_kept_is_there_after_a_restart_though_the_origin_is_gone() {
 
 #[test]
 fn contents_are_forwarded_where_the_mount_has_the_method() {
-    let _machine = machine::shared();
     let recorder = Recorder::start(|request| Response::good(&format!("{} {}", request.method, request.body.len())));
     let folder = TempDir::new().unwrap();
     let text = configuration(folder.path(), &recorder.url("/base/"), "methods = [\"GET\", \"HEAD\", \"POST\"]\n");
@@ -147,7 +144,6 @@ fn contents_are_forwarded_where_the_mount_has_the_method() {
 
 #[test]
 fn a_reload_changes_origins_and_mounts_and_keeps_the_volumes() {
-    let _machine = machine::shared();
     let recorders = ["one", "two"].map(|name| Recorder::start(move |_| Response::good(name)));
     let folder = TempDir::new().unwrap();
     let text = |number: usize| configuration(folder.path(), &recorders[number].url("/"), "");
@@ -170,7 +166,6 @@ fn a_reload_changes_origins_and_mounts_and_keeps_the_volumes() {
 
 #[test]
 fn options_are_short_for_one_origin_and_its_volume() {
-    let _machine = machine::shared();
     let recorder = Recorder::start(|request| Response::good(&request.target));
     let folder = TempDir::new().unwrap();
     let volume = folder.path().join("volume");

@@ -6,7 +6,6 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::machine;
 use crate::operation::{Place, body, ended_well, listening};
 use crate::process::{PATIENCE, Process, until};
 
@@ -41,7 +40,6 @@ fn start(place: &Place, config: &str) -> Option<(Process, String)> {
 
 #[test]
 fn a_full_disk_leaves_no_half_line_and_each_lost_one_is_counted() {
-    let _machine = machine::shared();
     let place = Place::new();
     fs::create_dir(place.path("disk")).unwrap();
     let config = place.path("thalweg.toml");

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::machine;
-use crate::process::{DRIVERS, PATIENCE, Process, built_program};
+use crate::drivers::drivers;
+use crate::process::{PATIENCE, Process, built_program};
 use crate::server::{Server, Tree};
 
 /// The cases of h2spec 2.2.1 that are not for its strict mode.
@@ -43,9 +43,8 @@ fn attribute<'e>(element: &'e str, name: &str) -> &'e str {
 
 #[test]
 fn every_case_holds_over_tls() {
-    let _machine = machine::shared();
     let tree = Tree::new();
-    for driver in DRIVERS {
+    for driver in drivers() {
         let server = Server::of(&tree, &["--driver", driver, "--tls", "self-signed"]);
         assert_eq!(failed(&server, &["--tls", "--insecure"]), Vec::<String>::new(), "over {driver}");
     }
@@ -53,9 +52,8 @@ fn every_case_holds_over_tls() {
 
 #[test]
 fn every_case_but_one_holds_without_tls() {
-    let _machine = machine::shared();
     let tree = Tree::new();
-    for driver in DRIVERS {
+    for driver in drivers() {
         let server = Server::of(&tree, &["--driver", driver]);
         assert_eq!(failed(&server, &[]), [ANSWERED_AS_HTTP_1], "over {driver}");
     }

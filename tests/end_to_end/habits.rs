@@ -10,7 +10,6 @@ use tempfile::TempDir;
 use crate::authority::Authority;
 use crate::curl;
 use crate::document::{self, number, outcome};
-use crate::machine;
 use crate::process::{ExitedProcess, PATIENCE, Process, program, run_thalweg, thalweg, until};
 use crate::recorder::{RecordedRequest, Recorder, Response};
 use crate::server::{Server, TEXT, Tree};
@@ -41,7 +40,6 @@ fn refused(arguments: &[&str], parts: &[&str]) {
 
 #[test]
 fn short_options_and_bare_numbers_mean_what_they_do_elsewhere() {
-    let _machine = machine::exclusive();
     let server = recorder();
     let run = |options: &[&str]| {
         let ended = run_thalweg(&[&["run", &server.url("/"), "--json"], options].concat());
@@ -68,7 +66,6 @@ fn short_options_and_bare_numbers_mean_what_they_do_elsewhere() {
 
 #[test]
 fn habits_that_cannot_be_met_are_answered_with_the_right_option() {
-    let _machine = machine::shared();
     let server = recorder();
     let run = |options: &[&str], parts: &[&str]| refused(&[&["run", &server.url("/")], options].concat(), parts);
     run(&["-t", "4"], &["threads in wrk", "--cores", "--timeout 4"]);
@@ -88,7 +85,6 @@ fn habits_that_cannot_be_met_are_answered_with_the_right_option() {
 
 #[test]
 fn url_lists_bodies_and_sessions_come_from_standard_input() {
-    let _machine = machine::shared();
     let run = |options: &[&str], input: &str, expected: &[&str]| {
         let server = recorder();
         let url = server.url("/");
@@ -113,7 +109,6 @@ fn url_lists_bodies_and_sessions_come_from_standard_input() {
 
 #[test]
 fn several_targets_read_the_same_standard_input() {
-    let _machine = machine::exclusive();
     let servers = [recorder(), recorder()];
     let urls = servers.each_ref().map(|server| server.url("/"));
     let rates = ["--low-rate", "40", "--high-rate", "40", "--step", "40", "--duration", "0.5", "--warmup", "0"];
@@ -127,7 +122,6 @@ fn several_targets_read_the_same_standard_input() {
 
 #[test]
 fn standard_input_has_one_reader_and_faults_with_its_name() {
-    let _machine = machine::shared();
     let server = recorder();
     let url = server.url("/");
     let check = |arguments: &[&str], input: &str, part: &str| {
@@ -147,7 +141,6 @@ fn standard_input_has_one_reader_and_faults_with_its_name() {
 /// A person who has given no file sees that the program waits.
 #[test]
 fn reading_from_a_terminal_is_announced() {
-    let _machine = machine::shared();
     let server = recorder();
     let line = format!("'{}' run {} --urls - -n 1 -c 1", env!("CARGO_BIN_EXE_thalweg"), server.url("/"));
     let mut command = Command::new(program(&["script"], "bsdutils"));
@@ -158,7 +151,6 @@ fn reading_from_a_terminal_is_announced() {
 
 #[test]
 fn a_line_of_curl_is_sent_as_curl_sends_it() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     fs::write(&data, "a b\nc\n").unwrap();
@@ -205,40 +197,7 @@ fn a_line_of_curl_is_sent_as_curl_sends_it() {
 }
 
 #[test]
-fn a_line_of_curl_is_taken_by_each_command_that_loads() {
-    let _machine = machine::exclusive();
-    let server = recorder();
-    let line = format!("curl -H 'X-Mark: 1' -s '{}'", server.url("/a"));
-    let short = ["--duration", "0.5", "--json"];
-    let find =
-        ["find", "--curl", &line, "--probe", "100ms", "--width", "50%", "--budget", "1", "--overload", "no", "-c", "2"];
-    let sweep = ["sweep", "--curl", &line, "--low-rate", "20", "--high-rate", "20", "--step", "20", "--warmup", "0"];
-    let other = server.url("/a");
-    let compare =
-        ["compare", "--curl", &line, &other, "--rounds", "8", "--warmup", "0", "--rate", "50", "--metric", "p99"];
-    for arguments in [&find[..], &sweep, &compare] {
-        let before = server.received().len();
-        let ended = run_thalweg(&[arguments, &short].concat());
-        assert!(matches!(ended.code, Some(0 | 1 | 3)), "{ended:?}");
-        assert!(ended.stderr.contains("ignored, because no request changes by it: -s"), "{ended:?}");
-        let received = server.received();
-        let new = &received[before..];
-        assert!(
-            new.len() > 5 && new.iter().all(|one| one.field("x-mark") == Some("1")),
-            "{}: {}",
-            arguments[0],
-            new.len()
-        );
-    }
-    refused(&["run", "--curl", &line, &other], &["the line of --curl has the URL already"]);
-    refused(&["run", "--curl", "curl http://127.0.0.1:1/ -F a=b"], &["-F", "--body @FILE"]);
-    refused(&["run", "--curl", "wget http://127.0.0.1:1/"], &["begins with curl"]);
-    refused(&["replay", "log", &other, "--curl", &line], &["the log determines"]);
-}
-
-#[test]
 fn a_line_of_curl_speaks_tls() {
-    let _machine = machine::shared();
     let root = Authority::root("root");
     let folder = TempDir::new().unwrap();
     let write = |name: &str, text: &str| {
@@ -259,7 +218,6 @@ fn a_line_of_curl_speaks_tls() {
 
 #[test]
 fn a_server_without_a_folder_serves_the_current_one_and_says_so() {
-    let _machine = machine::shared();
     let tree = Tree::new();
     let start = |arguments: &[&str]| {
         let mut process = Process::start(thalweg(&[&["serve"], arguments].concat()).current_dir(tree.root()));
@@ -290,4 +248,54 @@ fn a_server_without_a_folder_serves_the_current_one_and_says_so() {
     // A folder that is named is no surprise.
     let named = start(&[tree.root().to_str().unwrap(), "-p", "0"]);
     assert!(named.stdout().starts_with(&format!("serving {} on", tree.root().display())), "{}", named.stdout());
+}
+
+/// These tests measure small loads: nextest runs few of them at a time.
+mod small_load {
+    use super::*;
+
+    #[test]
+    fn a_line_of_curl_is_taken_by_each_command_that_loads() {
+        let server = recorder();
+        let line = format!("curl -H 'X-Mark: 1' -s '{}'", server.url("/a"));
+        let short = ["--duration", "0.5", "--json"];
+        let find = [
+            "find",
+            "--curl",
+            &line,
+            "--probe",
+            "100ms",
+            "--width",
+            "50%",
+            "--budget",
+            "1",
+            "--overload",
+            "no",
+            "-c",
+            "2",
+        ];
+        let sweep =
+            ["sweep", "--curl", &line, "--low-rate", "20", "--high-rate", "20", "--step", "20", "--warmup", "0"];
+        let other = server.url("/a");
+        let compare =
+            ["compare", "--curl", &line, &other, "--rounds", "8", "--warmup", "0", "--rate", "50", "--metric", "p99"];
+        for arguments in [&find[..], &sweep, &compare] {
+            let before = server.received().len();
+            let ended = run_thalweg(&[arguments, &short].concat());
+            assert!(matches!(ended.code, Some(0 | 1 | 3)), "{ended:?}");
+            assert!(ended.stderr.contains("ignored, because no request changes by it: -s"), "{ended:?}");
+            let received = server.received();
+            let new = &received[before..];
+            assert!(
+                new.len() > 5 && new.iter().all(|one| one.field("x-mark") == Some("1")),
+                "{}: {}",
+                arguments[0],
+                new.len()
+            );
+        }
+        refused(&["run", "--curl", &line, &other], &["the line of --curl has the URL already"]);
+        refused(&["run", "--curl", "curl http://127.0.0.1:1/ -F a=b"], &["-F", "--body @FILE"]);
+        refused(&["run", "--curl", "wget http://127.0.0.1:1/"], &["begins with curl"]);
+        refused(&["replay", "log", &other, "--curl", &line], &["the log determines"]);
+    }
 }

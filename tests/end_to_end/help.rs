@@ -2,7 +2,6 @@
 
 use std::process::Command;
 
-use crate::machine;
 use crate::process::{PATIENCE, Process, run_thalweg, thalweg};
 
 /// All commands with their subcommands.
@@ -44,7 +43,6 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn short_help_fits_a_screen() {
-    let _machine = machine::shared();
     for command in COMMANDS {
         let text = help(&[command, &["-h"]].concat());
         let lines = text.lines().count();
@@ -65,7 +63,6 @@ fn short_help_fits_a_screen() {
 
 #[test]
 fn long_help_is_in_groups_with_an_example_each() {
-    let _machine = machine::shared();
     for command in LOADING {
         let text = help(&[command, "--help"]);
         let groups: Vec<&str> = text
@@ -89,7 +86,6 @@ fn long_help_is_in_groups_with_an_example_each() {
 /// Options without an effect were once listed, and some of them accepted.
 #[test]
 fn replay_has_no_option_that_its_log_makes_meaningless() {
-    let _machine = machine::shared();
     let text = help(&["replay", "--help"]);
     for option in
         ["--urls", "--pick", "--method", "--body", "--calls", "--arrivals", "--seed", "--curl", "--rate", "--duration"]
@@ -107,7 +103,6 @@ fn replay_has_no_option_that_its_log_makes_meaningless() {
 /// A value that is wrong is shown as it was written, with what to write instead.
 #[test]
 fn wrong_values_are_answered_in_the_unit_of_their_option() {
-    let _machine = machine::shared();
     let url = "http://127.0.0.1:1/";
     for (arguments, parts) in [
         (&["run", url, "--rate", "5m"][..], &["5m", "/m"][..]),

@@ -8,9 +8,9 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use crate::curl;
-use crate::machine;
+use crate::drivers::drivers;
 use crate::operation::{Place, Successor, ended_well, started};
-use crate::process::{DRIVERS, PATIENCE, Process, program, until};
+use crate::process::{PATIENCE, Process, program, until};
 use crate::server::{Server, TEXT, Tree, large};
 
 const PRIOR_KNOWLEDGE: &str = "--http2-prior-knowledge";
@@ -24,10 +24,9 @@ const FILE_BYTES: usize = 200_000;
 
 #[test]
 fn curl_gets_the_same_as_over_http_1() {
-    let _machine = machine::shared();
     let tree = Tree::new();
     fs::write(tree.root().join("large.bin"), large()).unwrap();
-    for driver in DRIVERS {
+    for driver in drivers() {
         let server = Server::of(&tree, &["--driver", driver]);
         let url = |path: &str| format!("{}{path}", server.url);
         let fetch = |arguments: &[&str], path: &str| {
@@ -60,18 +59,18 @@ fn curl_gets_the_same_as_over_http_1() {
 
 /// Downloads that share connections, which have begun and wait to [go on](finish). `tls`: the file
 /// of an authority and the name of the host, or nothing.
-pub fn download(port: &str, path: &str, content: &[u8], tls: &[&str]) -> Process {
+pub(crate) fn download(port: &str, path: &str, content: &[u8], tls: &[&str]) -> Process {
     let (connections, streams, digest) = (CONNECTIONS.to_string(), STREAMS.to_string(), sha256(content));
     begun("h2_downloads.py", &[&[port, &connections, &streams, path, &digest], tls].concat())
 }
 
 /// The digest of content as clients are told it.
-pub fn sha256(content: &[u8]) -> String {
+pub(crate) fn sha256(content: &[u8]) -> String {
     Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Starts downloads by a script, and waits until all have begun.
-pub fn begun(script: &str, arguments: &[&str]) -> Process {
+pub(crate) fn begun(script: &str, arguments: &[&str]) -> Process {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/end_to_end").join(script);
     // Debian's packages are for Debian's Python.
     let mut process = Process::start(Command::new("/usr/bin/python3").arg(script).args(arguments));
@@ -84,13 +83,13 @@ pub fn begun(script: &str, arguments: &[&str]) -> Process {
 
 /// Has the downloads go on, all of which have to be whole.
 #[track_caller]
-pub fn finish(client: Process) {
+pub(crate) fn finish(client: Process) {
     finish_all(client, CONNECTIONS * STREAMS);
 }
 
 /// The same for another number of them.
 #[track_caller]
-pub fn finish_all(client: Process, count: usize) {
+pub(crate) fn finish_all(client: Process, count: usize) {
     client.signal("USR1");
     let ended = client.wait(PATIENCE);
     assert_eq!(ended.stdout, format!("begun\n{count} whole\n"), "{ended:?}");
@@ -98,8 +97,7 @@ pub fn finish_all(client: Process, count: usize) {
 
 #[test]
 fn downloads_that_share_connections_survive_reloads_and_upgrades() {
-    let _machine = machine::shared();
-    for driver in DRIVERS {
+    for driver in drivers() {
         let place = Place::new();
         fs::write(place.path("root/file.bin"), &large()[..FILE_BYTES]).unwrap();
         let (process, address) =
@@ -116,7 +114,6 @@ fn downloads_that_share_connections_survive_reloads_and_upgrades() {
 
 #[test]
 fn h2load_and_the_log_count_the_same() {
-    let _machine = machine::shared();
     let tree = Tree::new();
     let logs = TempDir::new().unwrap();
     let log = logs.path().join("access.log");

@@ -8,7 +8,6 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::machine;
 use crate::process::{ExitedProcess, PATIENCE, Process, copy_program, run_thalweg, thalweg};
 use crate::scripted::{Act, GOOD, ScriptedServer};
 
@@ -37,7 +36,6 @@ fn closed_port() -> String {
 
 #[test]
 fn targets_that_are_not_there() {
-    let _machine = machine::shared();
     let closed = closed_port();
     for command in ["run", "find"] {
         refused(&[command, "http://name.invalid/"], 4, &["name.invalid"]);
@@ -47,7 +45,6 @@ fn targets_that_are_not_there() {
 
 #[test]
 fn targets_that_are_none() {
-    let _machine = machine::shared();
     for command in ["run", "find"] {
         refused(&[command, "127.0.0.1:80"], 2, &["127.0.0.1:80", "http://host"]);
         refused(&[command, "http://"], 2, &["http://"]);
@@ -59,7 +56,6 @@ fn targets_that_are_none() {
 
 #[test]
 fn options_that_make_no_sense() {
-    let _machine = machine::shared();
     let server = ScriptedServer::start(|_| Act::Answer(GOOD));
     let url = server.url();
     let run = |options: &[&str], parts: &[&str]| refused(&[&["run", &url], options].concat(), 2, parts);
@@ -91,7 +87,6 @@ fn options_that_make_no_sense() {
 
 #[test]
 fn requests_that_cannot_be_written() {
-    let _machine = machine::shared();
     let server = ScriptedServer::start(|_| Act::Answer(GOOD));
     for (option, value) in [("--header", "Name: b\r\nC: d"), ("--header", "No Token: b"), ("--method", "GET /x")] {
         let named = value.split(':').next().unwrap_or(value);
@@ -102,7 +97,6 @@ fn requests_that_cannot_be_written() {
 
 #[test]
 fn url_lists_that_cannot_be_used() {
-    let _machine = machine::shared();
     let (server, folder) = (ScriptedServer::start(|_| Act::Answer(GOOD)), TempDir::new().unwrap());
     let list = folder.path().join("list");
     let path = list.to_str().unwrap();
@@ -123,7 +117,6 @@ fn url_lists_that_cannot_be_used() {
 
 #[test]
 fn reports_that_have_no_place() {
-    let _machine = machine::shared();
     let (server, folder) = (ScriptedServer::start(|_| Act::Answer(GOOD)), TempDir::new().unwrap());
     let missing = folder.path().join("missing/report.html");
     let missing = missing.to_str().unwrap();
@@ -140,7 +133,6 @@ fn reports_that_have_no_place() {
 /// one nor privileges.
 #[test]
 fn a_report_that_cannot_be_finished_leaves_the_old_one_alone() {
-    let _machine = machine::shared();
     let (server, folder) = (ScriptedServer::start(|_| Act::Answer(GOOD)), TempDir::new().unwrap());
     let report = folder.path().join("report.html");
     fs::write(&report, "the old one").unwrap();
@@ -168,7 +160,6 @@ fn a_report_that_cannot_be_finished_leaves_the_old_one_alone() {
 
 #[test]
 fn a_result_that_cannot_be_printed_is_said() {
-    let _machine = machine::shared();
     let server = ScriptedServer::start(|_| Act::Answer(GOOD));
     for format in ["text", "json", "tsv", "httperf", "ab"] {
         let mut command = Command::new("sh");
@@ -180,7 +171,6 @@ fn a_result_that_cannot_be_printed_is_said() {
 
 #[test]
 fn files_on_a_full_disk_are_said_and_devices_stay_what_they_are() {
-    let _machine = machine::shared();
     let (server, folder) = (ScriptedServer::start(|_| Act::Answer(GOOD)), TempDir::new().unwrap());
     // Through a link, so that the device itself is out of reach.
     let full = folder.path().join("full");
@@ -196,7 +186,6 @@ fn files_on_a_full_disk_are_said_and_devices_stay_what_they_are() {
 
 #[test]
 fn more_connections_than_descriptors() {
-    let _machine = machine::shared();
     let server = ScriptedServer::start(|_| Act::Answer(GOOD));
     let script = "ulimit -n 100; exec \"$@\"";
     let mut command = Command::new("sh");
@@ -206,7 +195,6 @@ fn more_connections_than_descriptors() {
 
 #[test]
 fn folders_that_cannot_be_served() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
@@ -223,7 +211,6 @@ fn folders_that_cannot_be_served() {
 
 #[test]
 fn a_folder_that_may_not_be_read() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let closed = folder.path().join("closed");
@@ -251,7 +238,6 @@ fn as_somebody(folder: &Path, arguments: &[&str]) -> Command {
 
 #[test]
 fn help_has_an_example_for_each_command() {
-    let _machine = machine::shared();
     for command in ["run", "find", "replay", "serve", "demo"] {
         let ended = run_thalweg(&[command, "--help"]);
         assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{command}");
@@ -261,7 +247,6 @@ fn help_has_an_example_for_each_command() {
 
 #[test]
 fn the_schema_is_json() {
-    let _machine = machine::shared();
     let ended = run_thalweg(&["schema"]);
     let schema: serde_json::Value = serde_json::from_str(&ended.stdout).expect("the schema is JSON");
     assert!(schema["properties"]["trials"].is_object(), "{schema:#}");

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,9 +12,9 @@ use tempfile::TempDir;
 
 use crate::authority::Authority;
 use crate::document::{self, number, outcome};
-use crate::machine;
+use crate::drivers::drivers;
 use crate::operation::ended_well;
-use crate::process::{DRIVERS, ExitedProcess, PATIENCE, Process, program, run_thalweg, signal, thalweg, until};
+use crate::process::{ExitedProcess, PATIENCE, Process, free_port, program, run_thalweg, signal, thalweg, until};
 use crate::server::{Server, large};
 
 /// A page with files of all sizes.
@@ -71,8 +71,7 @@ fn all_paths() -> BTreeSet<String> {
 
 #[test]
 fn chromium_shows_a_page() {
-    let _machine = machine::shared();
-    for driver in DRIVERS {
+    for driver in drivers() {
         let page = PageServer::start(driver);
         let profile = TempDir::new().unwrap();
         let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
@@ -89,8 +88,7 @@ fn chromium_shows_a_page() {
 
 #[test]
 fn nghttp_gets_a_page_and_its_files() {
-    let _machine = machine::shared();
-    for driver in DRIVERS {
+    for driver in drivers() {
         let page = PageServer::start(driver);
         let mut command = Command::new(program(&["nghttp"], "nghttp2-client"));
         // Null output, assets, statistics.
@@ -122,9 +120,8 @@ impl Other {
         }
         fs::write(root.join("small"), [b'x'; 512]).unwrap();
         fs::write(root.join("large"), &large()[..300_000]).unwrap();
-        // None of these servers can be told to choose a port, so that another process could take it
-        // first.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // None of these servers can be told to choose a port.
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let mut process = Process::start(&mut command(folder.path(), address));
         until("the other server to listen", PATIENCE, || {
             assert!(process.ended().is_none(), "it has ended: {}{}", process.stdout(), process.stderr());
@@ -149,9 +146,9 @@ impl Drop for Other {
     }
 }
 
-/// Loads a server over both drivers.
+/// Loads a server.
 fn check(server: &Other) {
-    for driver in DRIVERS {
+    for driver in drivers() {
         let load = |path: &str, count: &str, check: &str| {
             document::trial(&server.run(path, &["--driver", driver, "--requests", count, "--check", check]))
         };
@@ -174,7 +171,6 @@ fn text(path: PathBuf) -> String {
 
 #[test]
 fn nginx_answers_on_many_streams_over_tls() {
-    let _machine = machine::shared();
     check(&Other::start(|folder, address| {
         let file = folder.join("nginx.conf");
         let folder = folder.display();
@@ -201,7 +197,6 @@ fn nginx_answers_on_many_streams_over_tls() {
 
 #[test]
 fn nghttpd_answers_on_many_streams_over_tls() {
-    let _machine = machine::shared();
     check(&Other::start(|folder, address| {
         let mut command = Command::new(program(&["nghttpd"], "nghttp2-server"));
         command.args(["-a", "127.0.0.1", "-d"]).arg(folder.join("root")).arg(address.port().to_string());
@@ -212,7 +207,6 @@ fn nghttpd_answers_on_many_streams_over_tls() {
 
 #[test]
 fn h2o_answers_on_many_streams_over_tls() {
-    let _machine = machine::shared();
     check(&Other::start(|folder, address| {
         let file = folder.join("h2o.conf");
         let [chain, key, root] = ["chain.pem", "key.pem", "root"].map(|name| text(folder.join(name)));

@@ -6,13 +6,11 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::curl;
-use crate::machine;
 use crate::process::{PATIENCE, Process, program};
 use crate::server::{Server, Tree};
 
 #[test]
 fn a_folder_is_listed_when_that_is_asked_for() {
-    let _machine = machine::shared();
     let tree = Tree::new();
     let server = Server::of(&tree, &["--listing"]);
     let list = curl::fetch(&[], &format!("{}/bare/?format=json", server.url));
@@ -27,7 +25,6 @@ fn a_folder_is_listed_when_that_is_asked_for() {
 
 #[test]
 fn no_name_and_no_header_runs_in_a_browser() {
-    let _machine = machine::shared();
     let tree = Tree::new();
     let folder = tree.root().join("odd");
     fs::create_dir(&folder).expect("a folder can be made");

@@ -7,7 +7,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
-use crate::machine;
+use crate::drivers::drivers;
 use crate::nginx::Nginx;
 use crate::process::{PATIENCE, Process, program, run_thalweg, thalweg, until};
 use crate::server::{Server, Tree};
@@ -34,12 +34,11 @@ fn nghttpd(folder: &TempDir) -> (Process, String) {
 
 #[test]
 fn nghttpd_answers_on_many_streams() {
-    let _machine = machine::shared();
     let folder = TempDir::new().expect("a temporary folder can be made");
     fs::write(folder.path().join("small"), [b'x'; 512]).expect("a file can be written");
     fs::write(folder.path().join("large"), vec![b'x'; 300_000]).expect("a file can be written");
     let (_process, url) = nghttpd(&folder);
-    for driver in ["auto", "epoll"] {
+    for driver in drivers() {
         let usual = ["--driver", driver, "--workers", "64", "--connections", "4", "--streams", "16"];
         let small = ["--requests", "3000", "--check", "status=200,length=512"];
         let trial = load(&format!("{url}/small"), &[&usual[..], &small].concat());
@@ -56,7 +55,6 @@ fn nghttpd_answers_on_many_streams() {
 
 #[test]
 fn our_server_answers_on_many_streams() {
-    let _machine = machine::shared();
     let tree = Tree::new();
     let server = Server::start(&tree.root(), &[], thalweg).expect("the server starts");
     let url = format!("{}/text.txt", server.url);
@@ -73,7 +71,6 @@ fn our_server_answers_on_many_streams() {
 
 #[test]
 fn a_server_of_http1_alone_breaks_the_protocol() {
-    let _machine = machine::shared();
     let nginx = Nginx::start();
     let trial = load(&nginx.url("/000.txt"), &["--workers", "1", "--requests", "5"]);
     assert_eq!(outcome(&trial, "good"), 0, "{trial:#}");
@@ -84,7 +81,6 @@ fn a_server_of_http1_alone_breaks_the_protocol() {
 /// closes: otherwise the kernel resets the connection, and the client may not learn of GOAWAY.
 #[test]
 fn connections_that_the_server_ends_are_counted_and_no_request_is_lost() {
-    let _machine = machine::shared();
     let nginx = Nginx::with_listener("http2", "keepalive_requests 100; lingering_close always;");
     let url = nginx.other_url("http", "/000.txt");
     let usual = ["--workers", "8", "--connections", "2", "--streams", "4", "--requests", "1000"];
@@ -121,7 +117,6 @@ fn numbers(output: &str, line: &str) -> Vec<u64> {
 
 #[test]
 fn a_result_in_the_form_of_h2load_has_the_figures_of_h2load() {
-    let _machine = machine::shared();
     let nginx = Nginx::with_listener("ssl http2", "");
     for path in ["/000.txt", "/missing"] {
         let url = nginx.other_url("https", path);

@@ -12,9 +12,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document::number;
-use crate::machine;
-use crate::process::{ExitedProcess, PATIENCE, Process, ensure, in_time, program, run_thalweg, thalweg, until};
-use crate::sessions::{alike, heard_of_httperf, heard_of_us};
+use crate::process::{ExitedProcess, PATIENCE, Process, program, run_thalweg, thalweg, until};
+use crate::recordings::Source;
+use crate::repetition::{ensure, repeated};
+use crate::sessions::{alike, played_by_httperf, played_by_us};
 
 /// Two clients that are interleaved, the first with two sessions; one line is out of order, one is
 /// none, and four requests are left out.
@@ -70,43 +71,6 @@ fn names(folder: &Path) -> Vec<String> {
 fn summary(ended: &ExitedProcess) -> Value {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
-}
-
-#[test]
-fn httperf_and_we_play_the_sessions_of_a_log() {
-    let _machine = machine::exclusive();
-    let folder = TempDir::new().unwrap();
-    let (log, out) = (write(&folder, "access.log", LOG), path(&folder, "sessions"));
-    let ended =
-        run_thalweg(&[&["sessions", &log, "--out", &out, "--max-think", "1s", "--json"], &CONTENTS[..]].concat());
-    let summary = summary(&ended);
-    let counts = [
-        "/lines",
-        "/bad_lines",
-        "/requests",
-        "/sessions",
-        "/bursts",
-        "/dropped/status",
-        "/displaced",
-        "/thinks_shortened",
-    ];
-    assert_eq!(counts.map(|name| number(&summary, name)), [14.0, 1.0, 9.0, 3.0, 6.0, 1.0, 1.0, 3.0], "{summary:#}");
-    // Two seconds of thinking in all would make a slow test.
-    let text = SESSIONS.replace("think=2", "think=1").replace("think=3", "think=1");
-    assert_eq!(fs::read_to_string(&out).unwrap(), text);
-    in_time(|| {
-        let theirs = heard_of_httperf(Path::new(&out), 3, &[]);
-        let (ours, _) = heard_of_us(Path::new(&out), 3, &["--workers", "1", "--conns", "3"]);
-        assert_eq!([theirs.len(), ours.len()], [9, 9], "as many requests as the summary counts");
-        let requests = ours.iter().map(|one| format!("{} {}", one.method, one.target)).collect::<Vec<_>>();
-        let expected =
-            "GET /a, GET /a.css, GET /a.png?x=1, GET /b, GET /b.png, GET /a, HEAD /c, POST /form, GET /again";
-        assert_eq!(requests.join(", "), expected);
-        assert_eq!(ours[7].body, b"a=\"1\" b");
-        let pause = (ours[3].at - ours[2].at).as_secs_f64();
-        ensure((pause - 1.0).abs() < 0.2, || format!("{pause} s of thinking"))?;
-        alike(&theirs, &ours)
-    });
 }
 
 /// Converts a log that comes from stdin, as a file or through a pipe.
@@ -235,4 +199,60 @@ fn a_full_disk_leaves_no_session_file() {
     }
     assert_eq!(ended.stdout, "4\n", "{ended:?}");
     assert!(ended.stderr.contains("No space left on device"), "{ended:?}");
+}
+
+fn check_sessions_of_a_log(source: Source) {
+    let folder = TempDir::new().unwrap();
+    let (log, out) = (write(&folder, "access.log", LOG), path(&folder, "sessions"));
+    let ended =
+        run_thalweg(&[&["sessions", &log, "--out", &out, "--max-think", "1s", "--json"], &CONTENTS[..]].concat());
+    let summary = summary(&ended);
+    let counts = [
+        "/lines",
+        "/bad_lines",
+        "/requests",
+        "/sessions",
+        "/bursts",
+        "/dropped/status",
+        "/displaced",
+        "/thinks_shortened",
+    ];
+    assert_eq!(counts.map(|name| number(&summary, name)), [14.0, 1.0, 9.0, 3.0, 6.0, 1.0, 1.0, 3.0], "{summary:#}");
+    // Two seconds of thinking in all would make a slow test.
+    let text = SESSIONS.replace("think=2", "think=1").replace("think=3", "think=1");
+    assert_eq!(fs::read_to_string(&out).unwrap(), text);
+    repeated(|| {
+        let theirs = played_by_httperf(source, "httperf-log", Path::new(&out), &["3"]);
+        let (ours, _) = played_by_us(Path::new(&out), 3, &["--workers", "1", "--conns", "3"]);
+        assert_eq!([theirs.len(), ours.len()], [9, 9], "as many requests as the summary counts");
+        let requests = ours.iter().map(|one| format!("{} {}", one.method, one.target)).collect::<Vec<_>>();
+        let expected =
+            "GET /a, GET /a.css, GET /a.png?x=1, GET /b, GET /b.png, GET /a, HEAD /c, POST /form, GET /again";
+        assert_eq!(requests.join(", "), expected);
+        assert_eq!(ours[7].body, b"a=\"1\" b");
+        let pause = (ours[3].at - ours[2].at).as_secs_f64();
+        ensure((pause - 1.0).abs() < 0.2, || format!("{pause} s of thinking"))?;
+        alike(&theirs, &ours)
+    });
+}
+
+/// These tests measure small loads: nextest runs few of them at a time.
+mod small_load {
+    use super::*;
+
+    #[test]
+    fn httperf_and_we_play_the_sessions_of_a_log() {
+        check_sessions_of_a_log(Source::Recording);
+    }
+}
+
+/// These tests need all CPUs: nextest runs each of them by itself.
+mod alone {
+    use super::*;
+
+    #[test]
+    #[ignore = "make test-full"]
+    fn httperf_itself_plays_the_sessions_of_a_log() {
+        check_sessions_of_a_log(Source::Program);
+    }
 }

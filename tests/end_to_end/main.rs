@@ -45,9 +45,12 @@
 //! | [`tls`], [`authority`] | the server over TLS; certificates for it |
 //! | [`acme`], [`pebble`] | certificates by ACME, and an authority that issues them |
 //! | [`package`] | the Debian package: made, installed, purged |
-//! | [`process`], [`machine`], [`namespace`] | child processes; tests that may run side by side; networks of single tests |
+//! | [`process`], [`namespace`] | child processes; networks of single tests |
+//! | [`repetition`] | when a measurement is repeated, and how often |
+//! | [`drivers`] | the drivers that a test runs on |
 //! | [`curl`], [`nginx`], [`server`] | a client, another server, and Thalweg's |
 //! | [`scripted`], [`recorder`] | a server that follows a script, and one that records its requests |
+//! | [`recordings`] | the output and the requests of httperf and ab, recorded |
 //! | [`document`] | the result document as a script reads it |
 #![forbid(unsafe_code)]
 
@@ -77,6 +80,7 @@ mod disturbance;
 mod doctor;
 mod document;
 mod downloads;
+mod drivers;
 mod fallback;
 mod files;
 mod find;
@@ -96,7 +100,6 @@ mod listings;
 mod live_view;
 mod load_http2;
 mod log_sessions;
-mod machine;
 mod memory;
 mod namespace;
 mod networks;
@@ -114,8 +117,10 @@ mod protocols;
 mod purging;
 mod race;
 mod recorder;
+mod recordings;
 mod redirects;
 mod reload;
+mod repetition;
 mod replay;
 mod restarts;
 mod rewritten;

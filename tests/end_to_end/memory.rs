@@ -10,7 +10,6 @@ use flate2::write::GzEncoder;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use tempfile::TempDir;
 
-use crate::machine;
 use crate::process::{PATIENCE, Process, thalweg, until};
 use crate::recorder::{Recorder, Response};
 
@@ -50,7 +49,6 @@ fn growth(folder: &Path, name: &str, text: &str, small: &str, arguments: &[&str]
 /// A million URLs once took 894 MiB, and 300,000 sessions 448 MiB.
 #[test]
 fn lists_and_sessions_take_at_most_three_times_their_size() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let lines = |line: &dyn Fn(usize) -> String| (0..LINES).map(line).collect::<String>();
     let run = ["run", "URL", "--rate", "10/s", "--duration", "60s"];
@@ -70,7 +68,6 @@ fn lists_and_sessions_take_at_most_three_times_their_size() {
 
 #[test]
 fn a_check_file_takes_at_most_three_times_its_size_and_that_of_its_list() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let list = folder.path().join("list");
     fs::write(&list, (0..LINES).map(|index| format!("/item/{index:06}\n")).collect::<String>()).unwrap();
@@ -92,7 +89,6 @@ fn a_check_file_takes_at_most_three_times_its_size_and_that_of_its_list() {
 #[test]
 fn a_log_of_any_length_is_replayed_in_bounded_memory_packed_or_not() {
     const GROWTH_MAX: usize = 24 << 20;
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let line = |index: usize| {
         let (minute, second) = (index / 6000 % 60, index / 100 % 60);

@@ -7,14 +7,14 @@ use std::process::{Command, Stdio};
 use crate::process::{PATIENCE, Process, until};
 
 /// A network namespace with nothing but a loopback device. It ends with this value.
-pub struct Namespace {
+pub(crate) struct Namespace {
     holder: Process,
 }
 
 impl Namespace {
     /// Makes one. Where this is forbidden, as it is to users other than root on some hosts, it is
     /// reported clearly.
-    pub fn new(test: &str) -> Option<Self> {
+    pub(crate) fn new(test: &str) -> Option<Self> {
         let mut unshare = Command::new("unshare");
         unshare.args([
             "--user",
@@ -42,7 +42,7 @@ impl Namespace {
     }
 
     /// A program, within it.
-    pub fn command(&self, program: &str) -> Command {
+    pub(crate) fn command(&self, program: &str) -> Command {
         let pid = self.holder.id().to_string();
         let mut command = Command::new("nsenter");
         command.args(["--preserve-credentials", "--user", "--net", "--target", &pid, program]);
@@ -51,13 +51,13 @@ impl Namespace {
     }
 
     /// Runs a shell command within it, which has to succeed.
-    pub fn shell(&self, script: &str) {
+    pub(crate) fn shell(&self, script: &str) {
         let ended = Process::start(self.command("sh").args(["-c", script])).wait(PATIENCE);
         assert_eq!(ended.code, Some(0), "{script}: {ended:?}");
     }
 
     /// Thalweg within it.
-    pub fn thalweg(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn thalweg(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(env!("CARGO_BIN_EXE_thalweg"));
         command.args(arguments);
         command

@@ -6,11 +6,12 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::document::{self, number, outcome};
-use crate::machine;
+use crate::drivers::{BOTH_DRIVERS, drivers};
 use crate::namespace::Namespace;
 use crate::nginx::Nginx;
-use crate::process::{DRIVERS, PATIENCE, Process, run_thalweg, thalweg, until};
+use crate::process::{PATIENCE, Process, run_thalweg, thalweg, until};
 use crate::recorder::{Recorder, Response};
+use crate::repetition::{ensure, repeated};
 use crate::scripted::{Act, ScriptedServer};
 use crate::server::{Server, Tree};
 
@@ -37,24 +38,24 @@ fn lose_address(network: &Namespace, tree: &Tree, driver: &str, afterwards: &str
         (resting >= 30).then_some(())
     });
     network.shell(&format!("ip address delete 10.99.0.1/32 dev lo; {afterwards}"));
-    let trial = document::trial(&run.wait(PATIENCE));
-    assert!(outcome(&trial, "good") >= 5, "{driver}, {afterwards:?}: {trial:#}");
-    trial
+    document::trial(&run.wait(PATIENCE))
 }
 
 #[test]
 fn unreachable_once_there_is_no_way() {
-    let _machine = machine::shared();
     let tree = Tree::new();
     for (driver, way) in
         [("auto", "unreachable"), ("epoll", "unreachable"), ("auto", "prohibit"), ("epoll", "blackhole")]
     {
-        let Some(network) = Namespace::new("unreachable_once_there_is_no_way") else { return };
-        let trial = lose_address(&network, &tree, driver, &format!("ip route add {way} 10.99.0.1/32"));
-        let [good, unreachable, timeout] = ["good", "unreachable", "timeout"].map(|name| outcome(&trial, name));
-        // Those that were under way when the address went.
-        assert!(unreachable > 10 && timeout <= 5, "{driver}, {way}: {trial:#}");
-        assert_eq!(good + unreachable + timeout, 200, "{driver}, {way}: {}", trial["outcomes"]);
+        repeated(|| {
+            let Some(network) = Namespace::new("unreachable_once_there_is_no_way") else { return Ok(()) };
+            let trial = lose_address(&network, &tree, driver, &format!("ip route add {way} 10.99.0.1/32"));
+            let [good, unreachable, timeout] = ["good", "unreachable", "timeout"].map(|name| outcome(&trial, name));
+            assert_eq!(good + unreachable + timeout, 200, "{driver}, {way}: {}", trial["outcomes"]);
+            // The address may go early or late, and a few requests are under way when it does.
+            let is_lost = good >= 5 && unreachable > 10 && timeout <= 5;
+            ensure(is_lost, || format!("{driver}, {way}: {}", trial["outcomes"]))
+        });
     }
 }
 
@@ -70,24 +71,26 @@ time.sleep(600)
 
 #[test]
 fn a_timeout_where_nobody_answers_at_all() {
-    let _machine = machine::shared();
-    for driver in DRIVERS {
+    // Both drivers: each gives up a connect in its own way.
+    for driver in BOTH_DRIVERS {
         let deaf = Process::start(Command::new("python3").args(["-c", DEAF]));
         let port = until("the port", PATIENCE, || Some(deaf.stdout().split_once(" is the port")?.0.to_owned()));
         let load = ["--rate", "100/s", "--requests", "50", "--timeout", "500ms", "--driver", driver];
         let url = format!("http://127.0.0.1:{port}/");
-        let ended = run_thalweg(&[&["run", &url, "--json"], &load[..]].concat());
-        let trial = document::trial(&ended);
-        assert_eq!(outcome(&trial, "timeout"), 50, "{driver}: {}", trial["outcomes"]);
-        // The last one was due at the end and had half a second.
-        let (span, min) = (number(&trial, "/span_s"), number(&trial, "/response_time_us/min"));
-        assert!(span < 3.0 && min >= 500_000.0, "{driver}: {span} s, {min} us");
+        repeated(|| {
+            let ended = run_thalweg(&[&["run", &url, "--json"], &load[..]].concat());
+            let trial = document::trial(&ended);
+            assert_eq!(outcome(&trial, "timeout"), 50, "{driver}: {}", trial["outcomes"]);
+            let (span, min) = (number(&trial, "/span_s"), number(&trial, "/response_time_us/min"));
+            assert!(min >= 500_000.0, "{driver}: {min} us");
+            // The last one was due at the end and had half a second.
+            ensure(span < 3.0, || format!("{driver}: {span} s"))
+        });
     }
 }
 
 #[test]
 fn a_target_that_there_is_no_way_to_is_said_before_the_run() {
-    let _machine = machine::shared();
     let Some(network) = Namespace::new("a_target_that_there_is_no_way_to_is_said_before_the_run") else { return };
     // Kept for documentation (RFC 5737).
     let ended = Process::start(&mut network.thalweg(&["run", "http://192.0.2.1/"])).wait(PATIENCE);
@@ -97,8 +100,8 @@ fn a_target_that_there_is_no_way_to_is_said_before_the_run() {
 
 #[test]
 fn no_address_once_all_ports_are_in_use() {
-    let _machine = machine::shared();
-    for driver in DRIVERS {
+    // Both drivers: each binds and connects in its own way.
+    for driver in BOTH_DRIVERS {
         // One for each, since used ports rest for a minute.
         let Some(network) = Namespace::new("no_address_once_all_ports_are_in_use") else { return };
         let tree = Tree::new();
@@ -123,9 +126,9 @@ fn no_address_once_all_ports_are_in_use() {
 /// Two connections carried all of it with a pass, once.
 #[test]
 fn connections_that_find_no_port_before_the_start_are_not_passed_over() {
-    let _machine = machine::shared();
     let tree = Tree::new();
-    for driver in DRIVERS {
+    // Both drivers: each binds and connects in its own way.
+    for driver in BOTH_DRIVERS {
         let Some(network) = Namespace::new("connections_that_find_no_port_before_the_start") else { return };
         let server = serve(&network, &tree, &[]);
         network.shell("sysctl -qw net.ipv4.ip_local_port_range='30000 30015'");
@@ -145,8 +148,7 @@ fn connections_that_find_no_port_before_the_start_are_not_passed_over() {
 
 #[test]
 fn held_connections_that_the_server_gives_up_are_missed() {
-    let _machine = machine::shared();
-    for driver in DRIVERS {
+    for driver in drivers() {
         // Each connection is closed after its first response, and no worker sends its next request
         // soon.
         let recorder = Recorder::start(|_| Response { closes: true, ..Response::good("ok") });
@@ -170,20 +172,25 @@ time.sleep(600)
 
 #[test]
 fn no_descriptor_once_somebody_takes_them_away() {
-    let _machine = machine::shared();
     let nginx = Nginx::start();
-    for driver in DRIVERS {
-        let before = nginx.log().len();
-        let load = ["--rate", "200/s", "--duration", "1s", "--calls", "1", "--driver", driver];
-        let run = Process::start(&mut thalweg(&[&["run", &nginx.url("/000.txt"), "--json"], &load[..]].concat()));
-        until("the run to be under way", PATIENCE, || (nginx.log().len() > before + 20).then_some(()));
-        let pid = run.id().to_string();
-        let status = Command::new("prlimit").args(["--pid", &pid, "--nofile=4:4"]).status().unwrap();
-        assert!(status.success());
-        let ended = run.wait(PATIENCE);
-        let trial = document::trial(&ended);
-        let [good, no_descriptor] = ["good", "no_descriptor"].map(|name| outcome(&trial, name));
-        assert!(good > 10 && no_descriptor > 10 && good + no_descriptor == 200, "{driver}: {}", trial["outcomes"]);
+    // Both drivers: the ring has descriptors of its own.
+    for driver in BOTH_DRIVERS {
+        let load = ["--rate", "100/s", "--duration", "2s", "--calls", "1", "--driver", driver];
+        // The limit may come late.
+        let (ended, trial) = repeated(|| {
+            let before = nginx.log().len();
+            let run = Process::start(&mut thalweg(&[&["run", &nginx.url("/000.txt"), "--json"], &load[..]].concat()));
+            until("the run to be under way", PATIENCE, || (nginx.log().len() > before + 20).then_some(()));
+            let pid = run.id().to_string();
+            // It has ended if the limit comes too late.
+            let _ = Command::new("prlimit").args(["--pid", &pid, "--nofile=4:4"]).status();
+            let ended = run.wait(PATIENCE);
+            let trial = document::trial(&ended);
+            let [good, no_descriptor] = ["good", "no_descriptor"].map(|name| outcome(&trial, name));
+            assert_eq!(good + no_descriptor, 200, "{driver}: {}", trial["outcomes"]);
+            ensure(good > 10 && no_descriptor > 10, || format!("{driver}: {}", trial["outcomes"]))?;
+            Ok((ended, trial))
+        });
         assert_eq!((ended.code, trial["verdict"].as_str()), (Some(3), Some("invalid")), "{driver}: {trial:#}");
         assert!(trial["reasons"].to_string().contains("descriptor"), "{driver}: {}", trial["reasons"]);
     }
@@ -198,26 +205,29 @@ fn thalweg_with_descriptors(limit: u32, arguments: &[&str]) -> Command {
 
 #[test]
 fn more_connections_than_a_file_table_holds_have_several() {
-    let _machine = machine::shared();
-    for driver in DRIVERS {
-        let nginx = Nginx::start();
-        let url = nginx.url("/000.txt");
-        let load = ["--hold", "1000", "--conn-rate", "2000/s", "--think", "500ms", "--duration", "1500ms"];
-        let arguments = [&["run", &url, "--json", "--driver", driver], &load[..]].concat();
-        let ended = Process::start(&mut thalweg_with_descriptors(300, &arguments)).wait(PATIENCE);
-        let trial = document::trial(&ended);
-        assert_eq!(number(&trial, "/connections/peak"), 1000.0, "{driver}: {trial:#}");
-        assert_eq!(number(&trial, "/counts/offered"), outcome(&trial, "good") as f64, "{driver}: {trial:#}");
-        assert_eq!(number(&trial, "/connections/held"), 1000.0, "{driver}: {trial:#}");
-        assert_eq!(number(&trial, "/connections/progressing"), 1000.0, "{driver}: {trial:#}");
-        let asked: std::collections::BTreeSet<_> = nginx.finish().iter().map(|entry| entry.connection).collect();
-        assert_eq!(asked.len(), 1000, "{driver}: each was asked and answered");
+    // Both drivers: the ring has a table of files of its own.
+    for driver in BOTH_DRIVERS {
+        repeated(|| {
+            let nginx = Nginx::start();
+            let url = nginx.url("/000.txt");
+            let load = ["--hold", "1000", "--conn-rate", "2000/s", "--think", "500ms", "--duration", "1500ms"];
+            let arguments = [&["run", &url, "--json", "--driver", driver], &load[..]].concat();
+            let ended = Process::start(&mut thalweg_with_descriptors(300, &arguments)).wait(PATIENCE);
+            let trial = document::trial(&ended);
+            assert_eq!(number(&trial, "/connections/peak"), 1000.0, "{driver}: {trial:#}");
+            assert_eq!(number(&trial, "/counts/offered"), outcome(&trial, "good") as f64, "{driver}: {trial:#}");
+            let asked: std::collections::BTreeSet<_> = nginx.finish().iter().map(|entry| entry.connection).collect();
+            let [held, progressing] =
+                ["held", "progressing"].map(|name| number(&trial, &format!("/connections/{name}")));
+            // Each was asked and answered, if all had CPU time.
+            let is_whole = (held, progressing, asked.len()) == (1000.0, 1000.0, 1000);
+            ensure(is_whole, || format!("{driver}: {held} held, {progressing} progressing, {} asked", asked.len()))
+        });
     }
 }
 
 #[test]
 fn a_limit_that_nothing_can_be_done_about_is_explained_and_nothing_is_sent() {
-    let _machine = machine::shared();
     let server = ScriptedServer::start(|_| Act::KeepSilent);
     for limit in [40, 100] {
         let arguments = ["run", &server.url(), "--hold", "1000"];
@@ -232,7 +242,6 @@ fn a_limit_that_nothing_can_be_done_about_is_explained_and_nothing_is_sent() {
 
 #[test]
 fn more_connections_than_ports_come_from_several_addresses() {
-    let _machine = machine::shared();
     let tree = Tree::new();
     for (driver, v6) in [("auto", false), ("epoll", false), ("auto", true), ("epoll", true)] {
         // One for each, since used ports rest for a minute.

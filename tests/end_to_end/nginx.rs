@@ -11,17 +11,17 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::authority::Authority;
-use crate::process::{PATIENCE, Process, program, signal, until};
+use crate::process::{PATIENCE, Process, free_port, program, signal, until};
 
 /// Length of each file in the tree.
-pub const FILE_BYTES: usize = 512;
+pub(crate) const FILE_BYTES: usize = 512;
 /// How many there are: `/000.txt` and so on.
-pub const FILES: usize = 100;
+pub(crate) const FILES: usize = 100;
 /// SHA-256 of each file: 512 times the letter x.
-pub const FILE_SHA256: &str = "64164443bb63e338ef1cfdb12a57117cd1212270cc935a798f6e8a665cdf4659";
+pub(crate) const FILE_SHA256: &str = "64164443bb63e338ef1cfdb12a57117cd1212270cc935a798f6e8a665cdf4659";
 
 /// A running nginx: one master, one worker.
-pub struct Nginx {
+pub(crate) struct Nginx {
     process: Process,
     worker: u32,
     folder: TempDir,
@@ -32,29 +32,28 @@ pub struct Nginx {
 
 /// A line of its access log.
 #[derive(Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// nginx's own number of the connection.
-    pub connection: u64,
+    pub(crate) connection: u64,
     /// Which request on this connection it was, from 1.
-    pub request: u64,
-    pub method: String,
-    pub status: u16,
-    pub uri: String,
+    pub(crate) request: u64,
+    pub(crate) method: String,
+    pub(crate) status: u16,
+    pub(crate) uri: String,
 }
 
 impl Nginx {
     /// Starts it and waits until it responds.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::launch(None)
     }
 
     /// The same with another address, whose listener has these parameters: `ssl`, `http2` or both.
     /// `directives` belong to the server there.
-    pub fn with_listener(parameters: &str, directives: &str) -> Self {
-        // It cannot inherit two sockets from a test, so that another process could take the port
-        // first.
-        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
-        Self::launch(Some((port, parameters, directives)))
+    pub(crate) fn with_listener(parameters: &str, directives: &str) -> Self {
+        // It cannot inherit two sockets from a test.
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        Self::launch(Some((address, parameters, directives)))
     }
 
     fn launch(other: Option<(SocketAddr, &str, &str)>) -> Self {
@@ -79,39 +78,39 @@ impl Nginx {
     }
 
     /// A URL at its other address.
-    pub fn other_url(&self, scheme: &str, path: &str) -> String {
+    pub(crate) fn other_url(&self, scheme: &str, path: &str) -> String {
         let address = self.other.expect("it has another address");
         format!("{scheme}://{address}{path}")
     }
 
     /// The file with the authority that has issued its certificate.
-    pub fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         self.folder.path().join("ca.pem").to_str().expect("temporary folders have plain names").to_owned()
     }
 
-    pub fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
     /// Puts a file into its tree.
-    pub fn add_file(&self, name: &str, content: &[u8]) {
+    pub(crate) fn add_file(&self, name: &str, content: &[u8]) {
         fs::write(self.folder.path().join("root").join(name), content).expect("a file can be written");
     }
 
     /// The process that responds.
-    pub fn worker(&self) -> u32 {
+    pub(crate) fn worker(&self) -> u32 {
         self.worker
     }
 
     /// The access log as far as it is written. A last line without its end is left out.
-    pub fn log(&self) -> Vec<Entry> {
+    pub(crate) fn log(&self) -> Vec<Entry> {
         let text = fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole.lines().map(Entry::parse).collect()
     }
 
     /// Lets it finish and gives the whole log.
-    pub fn finish(mut self) -> Vec<Entry> {
+    pub(crate) fn finish(mut self) -> Vec<Entry> {
         self.process.signal("QUIT");
         until("nginx to quit", PATIENCE, || self.process.ended());
         self.log()
@@ -131,16 +130,16 @@ impl Drop for Nginx {
 }
 
 /// Stops a process for as long as it lives.
-pub struct PausedProcess(u32);
+pub(crate) struct PausedProcess(u32);
 
 impl PausedProcess {
-    pub fn now(pid: u32) -> Self {
+    pub(crate) fn now(pid: u32) -> Self {
         signal("STOP", pid);
         Self(pid)
     }
 
     /// Lets it go on.
-    pub fn resume(self) {
+    pub(crate) fn resume(self) {
         signal("CONT", self.0);
     }
 }

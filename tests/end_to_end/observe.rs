@@ -3,17 +3,15 @@
 
 use std::fs;
 use std::process::Command;
-use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document;
-use crate::machine;
-use crate::process::{ExitedProcess, Process, run_thalweg, thalweg, until, valid};
+use crate::process::{ExitedProcess, PATIENCE, Process, run_thalweg, thalweg, until};
+use crate::repetition::valid;
 use crate::server::{Server, Tree};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const SECRET: &str = "0123456789abcdef0123456789";
 
 /// An observer that answers, with its token's file.
@@ -57,7 +55,6 @@ fn sum(samples: &[Value], pointer: &str) -> f64 {
 
 #[test]
 fn a_program_that_burns_a_cpu_is_seen_on_it() {
-    let _machine = machine::shared();
     let burner = Process::start(Command::new("taskset").args(["-c", "1", "sh", "-c", "while :; do :; done"]));
     let pid = burner.id().to_string();
     let ended = run_thalweg(&["observe", "--pid", &pid, "--json", "--duration", "4s"]);
@@ -79,7 +76,6 @@ fn a_program_that_burns_a_cpu_is_seen_on_it() {
 
 #[test]
 fn text_ends_with_a_summary() {
-    let _machine = machine::shared();
     let ended = run_thalweg(&["observe", "--duration", "500ms", "--interval", "100ms"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let head = ended.stdout.lines().next().expect("a head");
@@ -107,13 +103,12 @@ fn options_that_cannot_work_are_refused() {
 
 #[test]
 fn an_observer_asks_for_its_token() {
-    let _machine = machine::shared();
     let (tree, url) = (Tree::new(), "/");
     let server = Server::of(&tree, &[]);
     let observer = Observer::of_port(port(&server));
     let url = format!("{}{url}", server.url);
     let run = |options: &[&str]| {
-        run_thalweg(&[&["run", &url, "--rate", "50/s", "--duration", "1s", "--timeout", "2s"], options].concat())
+        run_thalweg(&[&["run", &url, "--rate", "50/s", "--duration", "1s", "--timeout", "30s"], options].concat())
     };
     for options in [
         &["--observe", &observer.address][..],
@@ -129,69 +124,78 @@ fn an_observer_asks_for_its_token() {
     assert!(ended.stderr.contains(nobody) && ended.stderr.contains("thalweg observe --listen"), "{ended:?}");
 }
 
-#[test]
-fn a_run_shows_what_its_observer_saw() {
-    let _machine = machine::small_load();
-    let tree = Tree::new();
-    let server = Server::of(&tree, &[]);
-    let observer = Observer::of_port(port(&server));
-    let (url, token) = (format!("{}/", server.url), observer.token("token"));
-    let options = ["--observe", &observer.address, "--observe-token-file", &token, "--json"];
-    let load = ["run", &url, "--rate", "500/s", "--duration", "3s"];
-    let ended = valid(|| run_thalweg(&[&load[..], &options].concat()));
-    let document = document::of(&ended);
-    let observation = &document["observation"];
-    assert_eq!(observation["observer"], observer.address.as_str(), "{observation:#}");
-    assert!(observation["lost"].is_null(), "{observation:#}");
-    let rows = observation["series"]["t"].as_array().expect("times").len();
-    let descriptors = observation["series"]["columns"]["server.descriptors"].as_array().expect("a column");
-    assert!(rows >= 3 && descriptors.len() == rows, "{observation:#}");
-    let seen = &document["trials"][0]["server"];
-    assert_eq!(seen["process"], "thalweg", "{seen:#}");
-    assert!(seen["cpu_cores"].as_f64().expect("a number") > 0.0, "{seen:#}");
-    let seconds = seen["figures"]["seconds"].as_f64().expect("a number");
-    assert!((2.9..8.0).contains(&seconds), "the samples are those of the trial: {seconds} s");
-}
+/// These tests measure small loads: nextest runs few of them at a time.
+mod small_load {
+    use super::*;
 
-#[test]
-fn an_observer_lost_in_mid_run_ends_nothing() {
-    let _machine = machine::small_load();
-    let tree = Tree::new();
-    let server = Server::of(&tree, &[]);
-    let observer = Observer::of_port(port(&server));
-    let (url, token) = (format!("{}/", server.url), observer.token("token"));
-    let options = ["--observe", &observer.address, "--observe-token-file", &token, "--json"];
-    let load = ["run", &url, "--rate", "200/s", "--duration", "5s", "--limit", "p99<5s"];
-    let run = Process::start(&mut thalweg(&[&load[..], &options].concat()));
-    std::thread::sleep(Duration::from_secs(2));
-    observer.process.signal("KILL");
-    let ended = run.wait(PATIENCE);
-    let document = document::of(&ended);
-    let trial = &document["trials"][0];
-    assert!(trial["reasons"].to_string().contains("the observer was lost: no observer answers at"), "{trial:#}");
-    assert!(trial["server"].is_null(), "half a trial is no summary: {trial:#}");
-    // On a busy machine a part of the trial is left out.
-    let [seconds, lost] = ["seconds", "lost_s"].map(|name| trial[name].as_f64().expect("a number"));
-    assert!(seconds + lost > 4.5, "the load went on: {trial:#}");
-    assert_eq!(document["observation"]["lost"].as_array().map(Vec::len), Some(1), "{:#}", document["observation"]);
-}
+    #[test]
+    fn a_run_shows_what_its_observer_saw() {
+        let tree = Tree::new();
+        let server = Server::of(&tree, &[]);
+        let observer = Observer::of_port(port(&server));
+        let (url, token) = (format!("{}/", server.url), observer.token("token"));
+        let options = ["--observe", &observer.address, "--observe-token-file", &token, "--json"];
+        let load = ["run", &url, "--rate", "500/s", "--duration", "3s"];
+        let ended = valid(|| run_thalweg(&[&load[..], &options].concat()));
+        let document = document::of(&ended);
+        let observation = &document["observation"];
+        assert_eq!(observation["observer"], observer.address.as_str(), "{observation:#}");
+        assert!(observation["lost"].is_null(), "{observation:#}");
+        let rows = observation["series"]["t"].as_array().expect("times").len();
+        let descriptors = observation["series"]["columns"]["server.descriptors"].as_array().expect("a column");
+        assert!(rows >= 3 && descriptors.len() == rows, "{observation:#}");
+        let seen = &document["trials"][0]["server"];
+        assert_eq!(seen["process"], "thalweg", "{seen:#}");
+        assert!(seen["cpu_cores"].as_f64().expect("a number") > 0.0, "{seen:#}");
+        let seconds = seen["figures"]["seconds"].as_f64().expect("a number");
+        assert!((2.9..8.0).contains(&seconds), "the samples are those of the trial: {seconds} s");
+    }
 
-#[test]
-fn a_search_draws_the_observed_host() {
-    let _machine = machine::exclusive();
-    let tree = Tree::new();
-    let server = Server::of(&tree, &["--cores", "0"]);
-    let observer = Observer::of_port(port(&server));
-    let (url, token) = (format!("{}/", server.url), observer.token("token"));
-    let report = observer.folder.path().join("report.html").display().to_string();
-    let short = ["--duration", "1s", "--width", "20%", "--budget", "20s"];
-    let options = ["--observe", &observer.address, "--observe-token-file", &token, "--json", "--out", &report];
-    let ended = valid(|| run_thalweg(&[&["find", &url][..], &short, &options].concat()));
-    let document = document::of(&ended);
-    let trials = document["trials"].as_array().expect("trials");
-    // A calibration is not of that server.
-    let mut of_server = trials.iter().filter(|trial| trial["phase"] != "calibrate");
-    assert!(of_server.all(|trial| trial["server"]["figures"]["server"].is_object()), "each trial was observed");
-    let report = fs::read_to_string(report).expect("it was written");
-    assert!(report.contains("id=\"observed\"") && report.contains("CPU of the server, in CPUs"), "the chart is there");
+    #[test]
+    fn an_observer_lost_in_mid_run_ends_nothing() {
+        let tree = Tree::new();
+        let log = tree.root().with_file_name("access.log");
+        let server = Server::of(&tree, &["--access-log", log.to_str().expect("temporary folders have plain names")]);
+        let observer = Observer::of_port(port(&server));
+        let (url, token) = (format!("{}/", server.url), observer.token("token"));
+        let options = ["--observe", &observer.address, "--observe-token-file", &token, "--json"];
+        let load = ["run", &url, "--rate", "200/s", "--duration", "5s", "--limit", "p99<5s"];
+        let run = Process::start(&mut thalweg(&[&load[..], &options].concat()));
+        until("the run to be under way", PATIENCE, || {
+            let log = fs::read_to_string(&log).unwrap_or_default();
+            (log.lines().count() > 200).then_some(())
+        });
+        observer.process.signal("KILL");
+        let ended = run.wait(PATIENCE);
+        let document = document::of(&ended);
+        let trial = &document["trials"][0];
+        assert!(trial["reasons"].to_string().contains("the observer was lost: no observer answers at"), "{trial:#}");
+        assert!(trial["server"].is_null(), "half a trial is no summary: {trial:#}");
+        // On a busy machine a part of the trial is left out.
+        let [seconds, lost] = ["seconds", "lost_s"].map(|name| trial[name].as_f64().expect("a number"));
+        assert!(seconds + lost > 4.5, "the load went on: {trial:#}");
+        assert_eq!(document["observation"]["lost"].as_array().map(Vec::len), Some(1), "{:#}", document["observation"]);
+    }
+
+    #[test]
+    fn a_search_draws_the_observed_host() {
+        let tree = Tree::new();
+        let server = Server::of(&tree, &["--cores", "0"]);
+        let observer = Observer::of_port(port(&server));
+        let (url, token) = (format!("{}/", server.url), observer.token("token"));
+        let report = observer.folder.path().join("report.html").display().to_string();
+        let short = ["--duration", "1s", "--width", "20%", "--budget", "20s"];
+        let options = ["--observe", &observer.address, "--observe-token-file", &token, "--json", "--out", &report];
+        let ended = valid(|| run_thalweg(&[&["find", &url][..], &short, &options].concat()));
+        let document = document::of(&ended);
+        let trials = document["trials"].as_array().expect("trials");
+        // A calibration is not of that server.
+        let mut of_server = trials.iter().filter(|trial| trial["phase"] != "calibrate");
+        assert!(of_server.all(|trial| trial["server"]["figures"]["server"].is_object()), "each trial was observed");
+        let report = fs::read_to_string(report).expect("it was written");
+        assert!(
+            report.contains("id=\"observed\"") && report.contains("CPU of the server, in CPUs"),
+            "the chart is there"
+        );
+    }
 }

@@ -8,24 +8,21 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::machine;
-use crate::process::{
-    DRIVERS, ExitedProcess, PATIENCE, Process, copy_program, program, run_thalweg, signal, thalweg, until,
-};
+use crate::drivers::BOTH_DRIVERS;
+use crate::process::{ExitedProcess, PATIENCE, Process, copy_program, program, run_thalweg, signal, thalweg, until};
 
 /// More than the buffers between a server and a client that does not read hold, so that a download
 /// is under way until it is read.
 const LARGE_BYTES: usize = 12_000_000;
 
 /// A folder with a `root` to serve.
-pub struct Place(TempDir);
+pub(crate) struct Place(TempDir);
 
 impl Place {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = TempDir::new().unwrap();
         // Users other than the one of the tests need access.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -36,7 +33,7 @@ impl Place {
         place
     }
 
-    pub fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
 }
@@ -47,7 +44,7 @@ fn large() -> Vec<u8> {
 
 /// Waits until the server has reported for the `nth` time where it listens: host and port, or the
 /// path of a Unix socket.
-pub fn listening(process: &mut Process, nth: usize) -> String {
+pub(crate) fn listening(process: &mut Process, nth: usize) -> String {
     until("the server to listen", PATIENCE, || {
         assert!(process.ended().is_none(), "{} {}", process.stdout(), process.stderr());
         let said = process.stdout();
@@ -58,7 +55,7 @@ pub fn listening(process: &mut Process, nth: usize) -> String {
     })
 }
 
-pub fn started(arguments: &[&str]) -> (Process, String) {
+pub(crate) fn started(arguments: &[&str]) -> (Process, String) {
     let mut process = Process::start(&mut thalweg(arguments));
     let address = listening(&mut process, 0);
     (process, address)
@@ -66,22 +63,22 @@ pub fn started(arguments: &[&str]) -> (Process, String) {
 
 /// Waits until it has written this text to standard error, and returns all that it has written
 /// there.
-pub fn said(process: &Process, what: &str) -> String {
+pub(crate) fn said(process: &Process, what: &str) -> String {
     until(what, PATIENCE, || Some(process.stderr()).filter(|said| said.contains(what)))
 }
 
 /// The successor process of a server, which is no child of the test.
-pub struct Successor(pub u32);
+pub(crate) struct Successor(pub(crate) u32);
 
 impl Successor {
     /// Has a server upgraded, and waits until the other one serves.
-    pub fn of(process: &Process) -> Self {
+    pub(crate) fn of(process: &Process) -> Self {
         process.signal("USR2");
         Self::nth(process, 1)
     }
 
     /// The `nth` of those that follow one after the other from `process` on, once it serves.
-    pub fn nth(process: &Process, nth: usize) -> Self {
+    pub(crate) fn nth(process: &Process, nth: usize) -> Self {
         let said = until("another process to serve", PATIENCE, || {
             let said = process.stderr();
             (said.matches("the upgrade succeeded").count() == nth).then_some(said)
@@ -92,13 +89,13 @@ impl Successor {
         Self(number.expect("it says which process is to follow"))
     }
 
-    pub fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         // A process that has ended and was not waited for is still listed.
         fs::read_to_string(format!("/proc/{}/stat", self.0))
             .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
     }
 
-    pub fn end(self) {
+    pub(crate) fn end(self) {
         signal("TERM", self.0);
         until("the successor to end", PATIENCE, || (!self.is_alive()).then_some(()));
     }
@@ -121,19 +118,18 @@ fn ask(stream: &mut (impl Read + Write), path: &str) -> Vec<u8> {
     bytes.split_off(end + 4)
 }
 
-pub fn body(address: &str, path: &str) -> Vec<u8> {
+pub(crate) fn body(address: &str, path: &str) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     ask(&mut stream, path)
 }
 
-pub fn ended_well(ended: &ExitedProcess) {
+pub(crate) fn ended_well(ended: &ExitedProcess) {
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
 #[test]
 fn a_program_that_does_not_start_leaves_the_server_in_place() {
-    let _machine = machine::shared();
     let place = Place::new();
     let copy = place.path("thalweg");
     copy_program(&copy);
@@ -168,7 +164,6 @@ fn a_program_that_does_not_start_leaves_the_server_in_place() {
 
 #[test]
 fn hup_takes_up_a_good_configuration_and_refuses_a_bad_one() {
-    let _machine = machine::shared();
     let place = Place::new();
     fs::create_dir(place.path("other")).unwrap();
     fs::write(place.path("other/name"), "second").unwrap();
@@ -216,7 +211,6 @@ fn hup_takes_up_a_good_configuration_and_refuses_a_bad_one() {
 
 #[test]
 fn a_second_term_does_not_wait() {
-    let _machine = machine::shared();
     let place = Place::new();
     let (server, address) = started(&["serve", &place.path("root"), "--listen", "127.0.0.1:0", "--drain", "1h"]);
     let mut stuck = TcpStream::connect(&address).unwrap();
@@ -225,12 +219,11 @@ fn a_second_term_does_not_wait() {
     server.signal("TERM");
     until("new connections to be refused", PATIENCE, || TcpStream::connect(&address).is_err().then_some(()));
     server.signal("TERM");
-    assert_eq!(server.wait(Duration::from_secs(10)).code, Some(130));
+    assert_eq!(server.wait(PATIENCE).code, Some(130));
 }
 
 #[test]
 fn sockets_of_a_service_manager_are_used() {
-    let _machine = machine::shared();
     let place = Place::new();
     // The test does as systemd with a socket unit.
     let script = "import os, socket, sys
@@ -256,7 +249,6 @@ os.execv(sys.argv[1], sys.argv[1:])";
 
 #[test]
 fn a_service_manager_hears_what_happens() {
-    let _machine = machine::shared();
     let place = Place::new();
     let manager = UnixDatagram::bind(place.path("notify")).unwrap();
     manager.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -290,7 +282,6 @@ fn a_service_manager_hears_what_happens() {
 
 #[test]
 fn a_killed_server_leaves_nothing_that_hinders_the_next() {
-    let _machine = machine::shared();
     let place = Place::new();
     let (socket, pid_file) = (place.path("socket"), place.path("pid"));
     let listen = format!("unix:{socket}");
@@ -318,7 +309,6 @@ fn a_killed_server_leaves_nothing_that_hinders_the_next() {
 
 #[test]
 fn the_superuser_is_warned_of_serving_the_network_and_becomes_another_user() {
-    let _machine = machine::shared();
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     let place = Place::new();
     let root = place.path("root");
@@ -354,10 +344,10 @@ fn the_superuser_is_warned_of_serving_the_network_and_becomes_another_user() {
 
 #[test]
 fn the_sandbox_can_be_had_or_left() {
-    let _machine = machine::shared();
     let place = Place::new();
     for (option, expected) in [("off", "sandbox: off"), ("auto", "sandbox: ")] {
-        for driver in DRIVERS {
+        // Both drivers: each needs other system calls.
+        for driver in BOTH_DRIVERS {
             let root = place.path("root");
             let (server, address) =
                 started(&["serve", &root, "--listen", "127.0.0.1:0", "--sandbox", option, "--driver", driver]);

@@ -1,24 +1,23 @@
 //! Child processes that cannot outlive their test, and waiting for what they do.
 
 use std::fs::File;
+use std::net::TcpListener;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Longer than any wait of a test; a test that waits longer has failed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The drivers by the names of `--driver`: the ring where the kernel grants it, and epoll.
-pub const DRIVERS: [&str; 2] = ["auto", "epoll"];
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The variable that says where runs are stored.
-pub const STORE: &str = "THALWEG_STORE";
+pub(crate) const STORE: &str = "THALWEG_STORE";
 
 /// A running program. Its output goes to files, so that no full pipe can hold it up. It is killed
 /// when dropped.
-pub struct Process {
+pub(crate) struct Process {
     child: Child,
     name: String,
     stdout: File,
@@ -27,61 +26,57 @@ pub struct Process {
 
 /// The output and the exit code of a program.
 #[derive(Debug)]
-pub struct ExitedProcess {
+pub(crate) struct ExitedProcess {
     /// The exit code; `None` if a signal has killed it.
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 /// The program under test.
-pub fn thalweg(arguments: &[&str]) -> Command {
+pub(crate) fn thalweg(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     command.args(arguments);
     command
 }
 
 /// Runs the program under test to its end.
-pub fn run_thalweg(arguments: &[&str]) -> ExitedProcess {
+pub(crate) fn run_thalweg(arguments: &[&str]) -> ExitedProcess {
     Process::start(&mut thalweg(arguments)).wait(PATIENCE)
 }
 
-/// Measures until there is a verdict on the target. **Invalid* means only that this machine had no
-/// CPU time for the client, so the measurement is repeated, for some minutes if necessary: a
-/// virtual machine may lose its CPUs for that long.
-pub fn valid(mut measure: impl FnMut() -> ExitedProcess) -> ExitedProcess {
-    const INVALID: Option<i32> = Some(3);
-    const PATIENCE: Duration = Duration::from_secs(300);
-    let begun = Instant::now();
-    loop {
-        let ended = measure();
-        if ended.code != INVALID || begun.elapsed() > PATIENCE {
-            return ended;
-        }
-    }
+/// Whether this is the run of all tests at their full length, as `make test-full` makes it.
+pub(crate) fn is_full() -> bool {
+    std::env::var_os("THALWEG_TEST_FULL").is_some()
 }
 
-/// Looks at times as the server saw them, again if they come out wrong: a busy machine wakes the
-/// server late, of which no verdict knows. What is wrong in the program is wrong each time.
-pub fn in_time(mut attempt: impl FnMut() -> Result<(), String>) {
-    const ATTEMPTS: usize = 8;
-    let mut result = attempt();
-    for _ in 1..ATTEMPTS {
-        if result.is_ok() {
-            return;
-        }
-        result = attempt();
-    }
-    result.expect("in time at one of many attempts");
+/// The name of the test with its modules. nextest says it in all threads of the test's process.
+pub(crate) fn test_name() -> String {
+    let of_nextest = std::env::var("NEXTEST_TEST_NAME").ok();
+    of_nextest.or_else(|| thread::current().name().map(str::to_owned)).unwrap_or_default()
 }
 
-/// For [`in_time`]: what is wrong, unless `holds`.
-pub fn ensure(holds: bool, wrong: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(wrong()) }
+/// A port of 127.0.0.1 at which nobody listens. It is below the ports that connections are made
+/// from, and no other process of tests gets the same, so that it is still free when a program has
+/// been started to listen there.
+pub(crate) fn free_port() -> u16 {
+    const FIRST: u32 = 12_000;
+    const BLOCKS: u32 = 1000;
+    const BLOCK_PORTS: u32 = 16;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let begin = std::process::id() % BLOCKS * BLOCK_PORTS;
+    for _ in 0..BLOCKS {
+        let port = FIRST + (begin + NEXT.fetch_add(1, Relaxed)) % (BLOCKS * BLOCK_PORTS);
+        let port = u16::try_from(port).expect("the range ends below 65536");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("a port is free")
 }
 
 /// Finds a program that the tests need. A test must not pass because it is missing.
-pub fn program(names: &[&str], package: &str) -> PathBuf {
+pub(crate) fn program(names: &[&str], package: &str) -> PathBuf {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     let candidates = names.iter().flat_map(|name| path.split(':').map(move |folder| PathBuf::from(folder).join(name)));
     candidates.into_iter().find(|candidate| candidate.is_file()).unwrap_or_else(|| {
@@ -90,7 +85,7 @@ pub fn program(names: &[&str], package: &str) -> PathBuf {
 }
 
 /// Finds a program that no package has and `tests/setup` builds.
-pub fn built_program(name: &str) -> PathBuf {
+pub(crate) fn built_program(name: &str) -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
         || PathBuf::from(std::env::var_os("HOME").expect("a user has a folder")).join(".cache"),
         PathBuf::from,
@@ -102,7 +97,7 @@ pub fn built_program(name: &str) -> PathBuf {
 
 /// Waits until `condition` returns a value. It is for actions of another process that sends no
 /// notification.
-pub fn until<T>(what: &str, patience: Duration, mut condition: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, patience: Duration, mut condition: impl FnMut() -> Option<T>) -> T {
     const GLANCE: Duration = Duration::from_millis(3);
     let begun = Instant::now();
     loop {
@@ -115,7 +110,7 @@ pub fn until<T>(what: &str, patience: Duration, mut condition: impl FnMut() -> O
 }
 
 /// Sends a signal, by the shell's own `kill`, which every host has.
-pub fn signal(name: &str, pid: u32) {
+pub(crate) fn signal(name: &str, pid: u32) {
     let script = format!("kill -{name} {pid}");
     let status = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).status().expect("sh can be run");
     assert!(status.success(), "{script}: {status}");
@@ -124,7 +119,7 @@ pub fn signal(name: &str, pid: u32) {
 /// Copies the program by another one: a process that another test starts while this one writes
 /// would have the copy open for writing too for a moment, and it could not be started ("text file
 /// busy").
-pub fn copy_program(to: impl AsRef<Path>) {
+pub(crate) fn copy_program(to: impl AsRef<Path>) {
     let status =
         Command::new("cp").arg(env!("CARGO_BIN_EXE_thalweg")).arg(to.as_ref()).status().expect("cp can be run");
     assert!(status.success(), "cp: {status}");
@@ -132,7 +127,7 @@ pub fn copy_program(to: impl AsRef<Path>) {
 
 impl Process {
     /// Starts a program, without input unless `command` has some.
-    pub fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let name = format!("{command:?}");
         // No test writes into the runs of the person who starts it. Those that are about the store
         // name one.
@@ -146,29 +141,29 @@ impl Process {
         Self { child, name, stdout, stderr }
     }
 
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// The output so far.
-    pub fn stdout(&self) -> String {
+    pub(crate) fn stdout(&self) -> String {
         contents(&self.stdout)
     }
 
-    pub fn stderr(&self) -> String {
+    pub(crate) fn stderr(&self) -> String {
         contents(&self.stderr)
     }
 
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         signal(name, self.id());
     }
 
-    pub fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child can be waited for")
     }
 
     /// Waits for its end.
-    pub fn wait(mut self, patience: Duration) -> ExitedProcess {
+    pub(crate) fn wait(mut self, patience: Duration) -> ExitedProcess {
         let begun = Instant::now();
         let status = until(&format!("the end of {}", self.name), patience, || self.ended());
         let ended = ExitedProcess { code: status.code(), stdout: self.stdout(), stderr: self.stderr() };

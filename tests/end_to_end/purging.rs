@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::curl::{Reply, fetch};
-use crate::machine;
 use crate::process::{ExitedProcess, PATIENCE, run_thalweg, until};
 use crate::recorder::{Recorder, Response};
 use crate::server::Server;
@@ -117,7 +116,6 @@ impl Mirror {
 
 #[test]
 fn what_is_purged_is_fetched_again_and_nothing_else() {
-    let _machine = machine::shared();
     let mirror = Mirror::start();
     let paths = ["/a/x/1", "/a/x/2", "/a/y/1", "/b/x/1"];
     let versions = || paths.map(|path| mirror.version_of(path));
@@ -152,7 +150,6 @@ fn what_is_purged_is_fetched_again_and_nothing_else() {
 
 #[test]
 fn a_soft_purge_has_the_origin_asked_and_a_stale_object_stands_in_for_it() {
-    let _machine = machine::shared();
     let mirror = Mirror::start();
     assert_eq!(mirror.version_of("/a/x"), 1);
     assert_eq!(mirror.purge(&["--url", "/a/x", "--soft"]).stdout, "soft purge of /a/x\n");
@@ -171,7 +168,6 @@ fn a_soft_purge_has_the_origin_asked_and_a_stale_object_stands_in_for_it() {
 
 #[test]
 fn requests_that_are_not_carried_out_say_why() {
-    let _machine = machine::shared();
     let mirror = Mirror::start();
     let shown = format!("Authorization: Bearer {TOKEN}");
     let check = |arguments: &[&str], status: u16, part: &str| {
@@ -218,7 +214,6 @@ fn requests_that_are_not_carried_out_say_why() {
 
 #[test]
 fn the_token_is_read_at_the_start_and_at_a_reload() {
-    let _machine = machine::shared();
     let mirror = Mirror::start();
     let shows = |token: &str| {
         ["--header".to_owned(), format!("Authorization: Bearer {token}"), "--data".to_owned(), "mount=/a/".to_owned()]
@@ -259,7 +254,6 @@ fn the_token_is_read_at_the_start_and_at_a_reload() {
 
 #[test]
 fn figures_are_those_of_the_requests_that_were_made() {
-    let _machine = machine::shared();
     let mirror = Mirror::start();
     let body = b"/x v1".len() as u64;
     for path in ["/a/x", "/a/x", "/a/x", "/a/x", "/b/x"] {

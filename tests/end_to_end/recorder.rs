@@ -14,36 +14,36 @@ use std::time::{Duration, Instant};
 
 /// A request as it came.
 #[derive(Clone, Debug)]
-pub struct RecordedRequest {
+pub(crate) struct RecordedRequest {
     /// Since the server has begun to listen.
-    pub at: Duration,
+    pub(crate) at: Duration,
     /// The number of its connection, from 0.
-    pub connection: usize,
+    pub(crate) connection: usize,
     /// The address of the client, if it has one.
-    pub from: Option<IpAddr>,
+    pub(crate) from: Option<IpAddr>,
     /// Earlier requests of its connection without a response so far.
-    pub ahead: usize,
-    pub method: String,
-    pub target: String,
-    pub version: String,
+    pub(crate) ahead: usize,
+    pub(crate) method: String,
+    pub(crate) target: String,
+    pub(crate) version: String,
     /// Names in lower case.
-    pub fields: Vec<(String, String)>,
-    pub body: Vec<u8>,
+    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// The response to a request.
 #[derive(Clone, Debug)]
-pub struct Response {
+pub(crate) struct Response {
     /// The whole response.
-    pub text: String,
+    pub(crate) text: String,
     /// Time before it is sent, from the one before, or from the request if that came later.
-    pub after: Duration,
+    pub(crate) after: Duration,
     /// Whether the server closes behind it.
-    pub closes: bool,
+    pub(crate) closes: bool,
 }
 
 /// A listening server. It stops to listen when dropped.
-pub struct Recorder {
+pub(crate) struct Recorder {
     address: Option<SocketAddr>,
     shared: Arc<Shared>,
 }
@@ -58,31 +58,31 @@ struct Shared {
 
 impl Response {
     /// A good one, at once.
-    pub fn good(content: &str) -> Self {
+    pub(crate) fn good(content: &str) -> Self {
         let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{content}", content.len());
         Self { text, after: Duration::ZERO, closes: false }
     }
 
-    pub fn after(self, after: Duration) -> Self {
+    pub(crate) fn after(self, after: Duration) -> Self {
         Self { after, ..self }
     }
 }
 
 impl RecordedRequest {
     /// The value of a field.
-    pub fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(candidate, _)| candidate == name).map(|(_, value)| value.as_str())
     }
 }
 
 impl Recorder {
     /// Listens on a port of 127.0.0.1.
-    pub fn start(answer: impl Fn(&RecordedRequest) -> Response + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(answer: impl Fn(&RecordedRequest) -> Response + Send + Sync + 'static) -> Self {
         Self::on("127.0.0.1:0", answer)
     }
 
     /// Listens on an address.
-    pub fn on(address: &str, answer: impl Fn(&RecordedRequest) -> Response + Send + Sync + 'static) -> Self {
+    pub(crate) fn on(address: &str, answer: impl Fn(&RecordedRequest) -> Response + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(address).unwrap_or_else(|error| panic!("cannot listen on {address}: {error}"));
         let address = listener.local_addr().expect("a listener has an address");
         let shared = Arc::new(Shared::new(answer));
@@ -97,7 +97,7 @@ impl Recorder {
     }
 
     /// Listens on a Unix socket.
-    pub fn on_unix(
+    pub(crate) fn on_unix(
         listener: UnixListener,
         answer: impl Fn(&RecordedRequest) -> Response + Send + Sync + 'static,
     ) -> Self {
@@ -106,21 +106,21 @@ impl Recorder {
         Self { address: None, shared }
     }
 
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.address.map_or(0, |address| address.port())
     }
 
-    pub fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         self.address.map_or_else(|| format!("http://localhost{path}"), |address| format!("http://{address}{path}"))
     }
 
     /// All requests so far, in the order in which they came.
-    pub fn received(&self) -> Vec<RecordedRequest> {
+    pub(crate) fn received(&self) -> Vec<RecordedRequest> {
         self.shared.received.lock().expect("no thread panics with it").clone()
     }
 
     /// How many connections were made.
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 }

@@ -8,8 +8,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
-use crate::machine;
-use crate::process::{DRIVERS, ExitedProcess, run_thalweg, thalweg};
+use crate::drivers::drivers;
+use crate::process::{ExitedProcess, run_thalweg, thalweg};
 use crate::recorder::{Recorder, Response};
 use crate::scripted::{Act, ScriptedServer};
 use crate::server::{Server, Tree};
@@ -34,7 +34,6 @@ fn warnings(ended: &ExitedProcess) -> Vec<&str> {
 
 #[test]
 fn a_redirect_is_no_good_response_and_the_summary_says_where_it_leads() {
-    let _machine = machine::shared();
     let (_tree, server) = folder_server(&[]);
     let url = format!("{}/docs", server.url);
     let leads = format!("/docs was answered with the redirect 301 to {url}/; use that URL, follow it with --follow");
@@ -63,11 +62,10 @@ fn a_redirect_is_no_good_response_and_the_summary_says_where_it_leads() {
 
 #[test]
 fn redirects_are_followed_over_each_protocol_and_driver() {
-    let _machine = machine::shared();
     let (_tree, plain) = folder_server(&[]);
     let (_other, secure) = folder_server(&["--tls", "self-signed"]);
     let secure_url = secure.url.replace("http://", "https://");
-    for driver in DRIVERS {
+    for driver in drivers() {
         for (base, more) in [
             (&plain.url, &[][..]),
             (&plain.url, &["--calls", "1"]),
@@ -124,7 +122,6 @@ fn followed(recorder: &Recorder, path: &str, options: &[&str]) -> Value {
 
 #[test]
 fn a_followed_request_is_one_request_with_the_time_of_its_whole_way() {
-    let _machine = machine::shared();
     let recorder = moved();
     let trial = followed(&recorder, "/chain/3", &["--check", "status=200,length=3"]);
     assert_eq!(outcome(&trial, "good"), 20, "{trial:#}");
@@ -138,7 +135,6 @@ fn a_followed_request_is_one_request_with_the_time_of_its_whole_way() {
 
 #[test]
 fn methods_and_bodies_of_followed_requests_are_those_of_browsers() {
-    let _machine = machine::shared();
     let recorder = moved();
     let post = ["--method", "POST", "--body", "a=b", "--header", "Content-Type: text/plain", "--header", "X-Kept: 1"];
     assert_eq!(outcome(&followed(&recorder, "/form", &post), "good"), 20);
@@ -153,7 +149,6 @@ fn methods_and_bodies_of_followed_requests_are_those_of_browsers() {
 
 #[test]
 fn redirects_that_are_not_followed_are_counted_by_reason() {
-    let _machine = machine::shared();
     let recorder = moved();
     let trial = followed(&recorder, "/loop", &[]);
     let counts = |trial: &Value| ["followed", "too_many", "other_host"].map(|name| trial["redirects"][name].as_u64());
@@ -166,7 +161,6 @@ fn redirects_that_are_not_followed_are_counted_by_reason() {
 
 #[test]
 fn follow_is_refused_where_calls_build_on_one_another() {
-    let _machine = machine::shared();
     let recorder = moved();
     let refused = run_thalweg(&["run", &recorder.url("/"), "--conn-rate", "5/s", "--calls", "2", "--follow"]);
     assert_eq!((refused.code, recorder.connections()), (Some(2), 0), "{refused:?}");
@@ -177,7 +171,6 @@ fn follow_is_refused_where_calls_build_on_one_another() {
 
 #[test]
 fn searches_and_replays_follow_redirects_too() {
-    let _machine = machine::shared();
     let (_tree, server) = folder_server(&[]);
     let url = format!("{}/docs", server.url);
     let folder = TempDir::new().unwrap();
@@ -199,7 +192,6 @@ fn searches_and_replays_follow_redirects_too() {
 /// Such targets were once reported as unreachable by `compare`.
 #[test]
 fn a_target_that_always_answers_403_is_not_called_unreachable_by_any_command() {
-    let _machine = machine::shared();
     let server = ScriptedServer::start(|_| Act::Answer("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"));
     let url = server.url();
     let sweep = ["--low-rate", "50/s", "--high-rate", "50/s", "--step", "50/s", "--duration", "500ms"];
@@ -224,7 +216,6 @@ fn a_target_that_always_answers_403_is_not_called_unreachable_by_any_command() {
 
 #[test]
 fn ten_bad_responses_are_warned_of_once_while_the_load_goes_on() {
-    let _machine = machine::shared();
     let server = ScriptedServer::start(|number| match number {
         0..100 => Act::Answer("HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"),
         _ => Act::Answer(crate::scripted::GOOD),
@@ -245,7 +236,6 @@ fn ten_bad_responses_are_warned_of_once_while_the_load_goes_on() {
 /// Such a run once passed with nothing sent and nothing good.
 #[test]
 fn a_run_that_completed_nothing_in_its_window_does_not_pass() {
-    let _machine = machine::shared();
     let server = ScriptedServer::start(|_| Act::AnswerAfter(Duration::from_millis(1500), crate::scripted::GOOD));
     let load = ["--workers", "2", "--duration", "500ms", "--store", "none"];
     let ended = run_thalweg(&[&["run", &server.url()], &load[..]].concat());
@@ -267,7 +257,6 @@ fn check_not_passed(ended: &ExitedProcess) {
 /// Three requests once opened as many connections as the default allows.
 #[test]
 fn replaying_three_requests_opens_three_connections_at_most() {
-    let _machine = machine::shared();
     let recorder = Recorder::start(|_| Response::good("yes").after(Duration::from_millis(200)));
     let folder = TempDir::new().unwrap();
     let log = folder.path().join("access.log");

@@ -9,7 +9,6 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::machine;
 use crate::operation::{Place, Successor, body, ended_well, said, started};
 use crate::process::{PATIENCE, Process, program, run_thalweg, until};
 
@@ -88,7 +87,6 @@ fn status(address: &str) -> Value {
 
 #[test]
 fn logs_and_status_change_by_hup() {
-    let _machine = machine::shared();
     let logs = |rest: &str| format!("[log]\nerror = \"{{}}log/error.log\"\n{rest}");
     let mirror = Mirror::start(&logs(""));
     assert_eq!(body(&mirror.address, "/name"), b"first");
@@ -133,7 +131,6 @@ fn logs_and_status_change_by_hup() {
 
 #[test]
 fn the_life_of_the_server_stands_in_the_error_log() {
-    let _machine = machine::shared();
     let mirror = Mirror::start("[log]\nerror = \"{}log/error.log\"");
     mirror.wait_for("error.log", "notice: started");
     mirror.reload("nonsense = 1\n[log]\nerror = \"{}log/error.log\"", "error: the new configuration is rejected");
@@ -152,7 +149,6 @@ fn the_life_of_the_server_stands_in_the_error_log() {
 
 #[test]
 fn a_terminal_shows_the_message_too() {
-    let _machine = machine::shared();
     let place = Place::new();
     let (errors, pid_file) = (place.path("error.log"), place.path("pid"));
     let mut command = Command::new(program(&["python3"], "python3"));
@@ -172,7 +168,6 @@ fn a_terminal_shows_the_message_too() {
 
 #[test]
 fn the_status_page_goes_over_to_the_process_that_follows() {
-    let _machine = machine::shared();
     let mirror = Mirror::start("[status]\nlisten = \"127.0.0.1:0\"\nstate = \"{}log/state\"");
     let shown = mirror.status.clone().expect("it says where the status is");
     for _ in 0..3 {
@@ -214,7 +209,6 @@ fn the_status_page_goes_over_to_the_process_that_follows() {
 
 #[test]
 fn a_refused_connection_stands_in_the_log() {
-    let _machine = machine::shared();
     let limits = "cores = \"0\"\n[limits]\nconnections_max = 1\n[log]\nerror = \"{}log/error.log\"\naccess = \"{}log/access.log\"";
     let cores = RefCell::new(limits.to_owned());
     if run_thalweg(&["serve", "/", "--cores", "0", "--check"]).code != Some(0) {
@@ -242,7 +236,6 @@ fn a_refused_connection_stands_in_the_log() {
 
 #[test]
 fn messages_are_on_the_standard_error_without_an_error_log() {
-    let _machine = machine::shared();
     let mirror = Mirror::start("");
     mirror.server.signal("HUP");
     said(&mirror.server, "thalweg: the configuration was reloaded");
@@ -250,7 +243,6 @@ fn messages_are_on_the_standard_error_without_an_error_log() {
 
 #[test]
 fn a_response_without_a_file_is_accounted_to_its_mount_and_is_no_download() {
-    let _machine = machine::shared();
     let place = Place::new();
     fs::create_dir(place.path("other")).unwrap();
     let file = place.path("thalweg.toml");
@@ -289,7 +281,6 @@ fn check_response(address: &str, path: &str, status: u16, part: &str) {
 
 #[test]
 fn redirects_networks_and_rates_change_by_hup() {
-    let _machine = machine::shared();
     let log = "[log]\nerror = \"{}log/error.log\"\naccess = \"{}log/access.log\"\n[status]\nlisten = \"127.0.0.1:0\"\n";
     let mirror = Mirror::start(log);
     let shown = mirror.status.clone().unwrap();
@@ -344,7 +335,6 @@ fn redirects_networks_and_rates_change_by_hup() {
 
 #[test]
 fn equal_paths_of_two_sites_are_two_files_in_the_statistics() {
-    let _machine = machine::shared();
     let place = Place::new();
     let file = place.path("thalweg.toml");
     let root = place.path("root");

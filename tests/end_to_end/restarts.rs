@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::document::{self, number};
-use crate::machine;
-use crate::process::{ExitedProcess, Process, thalweg, valid};
-use crate::yardstick_server::{free_port, yardstick_command};
+use crate::process::{ExitedProcess, Process, free_port, thalweg};
+use crate::repetition::valid;
+use crate::yardstick_server::yardstick_command;
 
 const SEARCHES_PATIENCE: Duration = Duration::from_secs(120);
 /// Short searches, of which none has an overload.
@@ -18,44 +18,54 @@ fn find(port: u16, restarts: &str, command: &str) -> ExitedProcess {
 }
 
 #[test]
-fn the_interval_is_across_the_restarts() {
-    let _machine = machine::exclusive();
-    let port = free_port();
-    let command = yardstick_command(port, "--service 2ms");
-    let ended = valid(|| find(port, "2", &command));
-    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    let document = document::of(&ended);
-    document::keeps_the_contract(&document);
-    let find = document::find(&document);
-    let restarts = find["restarts"].as_array().expect("a list");
-    assert_eq!(restarts.len(), 2, "{find:#}");
-    let trials: usize = restarts.iter().map(|one| one["trials"].as_u64().expect("a number") as usize).sum();
-    assert_eq!(trials, document["trials"].as_array().expect("a list").len());
-    let thresholds: Vec<f64> = restarts.iter().map(|one| number(one, "/threshold")).collect();
-    let mean = (thresholds[0] * thresholds[1]).sqrt();
-    assert!((number(find, "/threshold") / mean - 1.0).abs() < 1e-6, "{find:#}");
-    assert!(number(find, "/interval95/0") < mean && mean < number(find, "/interval95/1"), "{find:#}");
-    assert!(find["notes"][0].as_str().expect("a text").contains("across 2 restarts"), "{find:#}");
-}
-
-#[test]
-fn a_restart_that_fails_keeps_the_searches_before_it() {
-    let _machine = machine::exclusive();
-    let port = free_port();
-    let command =
-        format!("test {{n}} = 1 || {{ echo no more >&2; exit 7; }}; exec {}", yardstick_command(port, "--service 2ms"));
-    let ended = find(port, "3", &command);
-    assert_eq!(ended.code, Some(3), "{}", ended.stderr);
-    let document = document::of(&ended);
-    let reason = document["reasons"][0].as_str().expect("a text");
-    assert!(reason.starts_with("restart 2 of 3: ") && reason.contains("no more"), "{reason}");
-    assert_eq!(document["find"]["restarts"].as_array().map(Vec::len), Some(1));
-    assert_eq!(document["find"]["interval95"], serde_json::Value::Null);
-}
-
-#[test]
 fn a_first_restart_that_fails_is_said() {
     let ended = find(free_port(), "2", "exit 3");
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(4), ""));
     assert!(ended.stderr.contains("restart 1: \"exit 3\" failed"), "{}", ended.stderr);
+}
+
+/// These tests measure small loads: nextest runs few of them at a time.
+mod small_load {
+    use super::*;
+
+    #[test]
+    fn a_restart_that_fails_keeps_the_searches_before_it() {
+        let port = free_port();
+        let command = format!(
+            "test {{n}} = 1 || {{ echo no more >&2; exit 7; }}; exec {}",
+            yardstick_command(port, "--service 2ms")
+        );
+        let ended = find(port, "3", &command);
+        assert_eq!(ended.code, Some(3), "{}", ended.stderr);
+        let document = document::of(&ended);
+        let reason = document["reasons"][0].as_str().expect("a text");
+        assert!(reason.starts_with("restart 2 of 3: ") && reason.contains("no more"), "{reason}");
+        assert_eq!(document["find"]["restarts"].as_array().map(Vec::len), Some(1));
+        assert_eq!(document["find"]["interval95"], serde_json::Value::Null);
+    }
+}
+
+/// These tests need all CPUs: nextest runs each of them by itself.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn the_interval_is_across_the_restarts() {
+        let port = free_port();
+        let command = yardstick_command(port, "--service 2ms");
+        let ended = valid(|| find(port, "2", &command));
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        let document = document::of(&ended);
+        document::keeps_the_contract(&document);
+        let find = document::find(&document);
+        let restarts = find["restarts"].as_array().expect("a list");
+        assert_eq!(restarts.len(), 2, "{find:#}");
+        let trials: usize = restarts.iter().map(|one| one["trials"].as_u64().expect("a number") as usize).sum();
+        assert_eq!(trials, document["trials"].as_array().expect("a list").len());
+        let thresholds: Vec<f64> = restarts.iter().map(|one| number(one, "/threshold")).collect();
+        let mean = (thresholds[0] * thresholds[1]).sqrt();
+        assert!((number(find, "/threshold") / mean - 1.0).abs() < 1e-6, "{find:#}");
+        assert!(number(find, "/interval95/0") < mean && mean < number(find, "/interval95/1"), "{find:#}");
+        assert!(find["notes"][0].as_str().expect("a text").contains("across 2 restarts"), "{find:#}");
+    }
 }

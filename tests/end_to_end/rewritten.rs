@@ -10,8 +10,8 @@ use std::path::Path;
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
-use crate::machine;
-use crate::process::{DRIVERS, PATIENCE, until};
+use crate::drivers::BOTH_DRIVERS;
+use crate::process::{PATIENCE, until};
 use crate::server::Server;
 
 const FILE_BYTES: usize = 40_000_000;
@@ -149,7 +149,6 @@ fn download_while(driver: &str, fields: &str, change: fn(&Path)) -> Download {
 
 #[test]
 fn a_file_rewritten_in_place_never_leaves_whole() {
-    let _machine = machine::shared();
     let cases: [Case; 8] = [
         ("200, rewritten", WHOLE, rewrite),
         ("206, rewritten", RANGE, rewrite),
@@ -160,7 +159,8 @@ fn a_file_rewritten_in_place_never_leaves_whole() {
         ("200, cut", WHOLE, shrink),
         ("200, appended to", WHOLE, append),
     ];
-    for driver in DRIVERS {
+    // Both drivers: each sends files in its own way.
+    for driver in BOTH_DRIVERS {
         for (case, fields, change) in cases {
             let received = download_while(driver, fields, change);
             assert!(received.is_reset && !received.is_whole(), "{driver}, {case}: {} bytes", received.body().len());
@@ -170,7 +170,6 @@ fn a_file_rewritten_in_place_never_leaves_whole() {
 
 #[test]
 fn a_file_whose_content_stays_is_never_reset() {
-    let _machine = machine::shared();
     let cases: [Case; 6] = [
         ("left alone", SEVERAL, leave_alone),
         ("replaced by a rename", WHOLE, replace),
@@ -179,7 +178,8 @@ fn a_file_whose_content_stays_is_never_reset() {
         ("linked", RANGE, link),
         ("chmod", WHOLE, chmod),
     ];
-    for driver in DRIVERS {
+    // Both drivers: each sends files in its own way.
+    for driver in BOTH_DRIVERS {
         for (case, fields, change) in cases {
             let received = download_while(driver, fields, change);
             assert!(received.is_whole() && !received.is_reset, "{driver}, {case}: {} bytes", received.body().len());
@@ -190,8 +190,8 @@ fn a_file_whose_content_stays_is_never_reset() {
 
 #[test]
 fn a_download_that_is_reset_for_a_change_is_counted_told_and_begun_anew() {
-    let _machine = machine::shared();
-    for driver in DRIVERS {
+    // Both drivers: each sends files in its own way.
+    for driver in BOTH_DRIVERS {
         let folder = TempDir::new().expect("a temporary folder can be made");
         let root = folder.path().join("root");
         fs::create_dir(&root).expect("a folder can be made");

@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::Path;
 
-use crate::machine;
 use crate::operation::{Place, Successor, body, ended_well, said, started};
 use crate::process::{PATIENCE, Process, until};
 
@@ -53,7 +52,6 @@ fn is_confined(server: &Process) -> bool {
 
 #[test]
 fn a_secret_beside_the_configuration_is_out_of_reach() {
-    let _machine = machine::shared();
     let secretive = FolderWithSecret::new();
     secretive.replace(&secretive.text("root", ""));
     let (server, address) = secretive.start();
@@ -76,7 +74,6 @@ fn a_secret_beside_the_configuration_is_out_of_reach() {
 
 #[test]
 fn a_configuration_that_was_replaced_is_read_by_hup_and_by_the_successor() {
-    let _machine = machine::shared();
     let secretive = FolderWithSecret::new();
     fs::write(secretive.place.path("root/other"), "other").unwrap();
     secretive.replace(&secretive.text("root", ""));
@@ -113,7 +110,6 @@ fn a_configuration_that_was_replaced_is_read_by_hup_and_by_the_successor() {
 
 #[test]
 fn a_folder_that_is_missing_is_said_before_the_server_says_that_it_listens() {
-    let _machine = machine::shared();
     let place = Place::new();
     let root = place.path("root");
     let missing = place.path("missing/file");

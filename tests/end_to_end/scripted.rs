@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// The action of a connection upon a request.
 #[derive(Clone, Copy)]
-pub enum Act {
+pub(crate) enum Act {
     /// Sends this, and waits for the next request.
     Answer(&'static str),
     /// The same, but only after this time.
@@ -25,10 +25,10 @@ pub enum Act {
 }
 
 /// A complete and good response.
-pub const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+pub(crate) const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// A listening server. It stops to listen when dropped; its connections end with their clients.
-pub struct ScriptedServer {
+pub(crate) struct ScriptedServer {
     address: SocketAddr,
     shared: Arc<Shared>,
 }
@@ -43,12 +43,12 @@ struct Shared {
 
 impl ScriptedServer {
     /// Starts a server; `script` returns the action for the request with this number, from 0.
-    pub fn start(script: fn(usize) -> Act) -> Self {
+    pub(crate) fn start(script: fn(usize) -> Act) -> Self {
         Self::start_for(usize::MAX, script)
     }
 
     /// The same, but it no longer listens once so many requests have come.
-    pub fn start_for(requests_max: usize, script: fn(usize) -> Act) -> Self {
+    pub(crate) fn start_for(requests_max: usize, script: fn(usize) -> Act) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("the kernel has a port");
         let address = listener.local_addr().expect("a listener has an address");
         let requests = AtomicUsize::new(0);
@@ -58,12 +58,12 @@ impl ScriptedServer {
         Self { address, shared }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
 
     /// How many requests have come.
-    pub fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.shared.requests.load(Ordering::SeqCst)
     }
 }

@@ -4,12 +4,10 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::ops::Range;
-use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::curl::{self, Reply};
-use crate::machine;
 use crate::process::{PATIENCE, Process, run_thalweg, thalweg, until};
 use crate::server::{SECRET, SPARSE_BYTES, SPARSE_END, Server, TEXT, Tree, large};
 
@@ -124,7 +122,7 @@ const TABLE: [Case; 44] = [
 ];
 
 /// The whole table, over IPv4, and one request of it over IPv6.
-pub fn holds(server: &Server) {
+pub(crate) fn holds(server: &Server) {
     for case in &TABLE {
         check(server, case);
     }
@@ -202,7 +200,6 @@ fn ring_may_be_forbidden() -> bool {
 
 #[test]
 fn the_table_holds_over_uring() {
-    let _machine = machine::shared();
     let tree = Tree::new();
     if let Some(server) = over_uring(&tree) {
         assert_eq!(server.driver, "uring");
@@ -212,7 +209,6 @@ fn the_table_holds_over_uring() {
 
 #[test]
 fn the_table_holds_over_epoll() {
-    let _machine = machine::shared();
     let tree = Tree::new();
     let server = Server::of(&tree, &["--driver", "epoll"]);
     assert_eq!(server.driver, "epoll");
@@ -221,7 +217,6 @@ fn the_table_holds_over_epoll() {
 
 #[test]
 fn files_beyond_4_gb_are_served_over_uring() {
-    let _machine = machine::shared();
     let tree = Tree::new();
     if let Some(server) = over_uring(&tree) {
         serves_beyond_4_gb(&server);
@@ -230,7 +225,6 @@ fn files_beyond_4_gb_are_served_over_uring() {
 
 #[test]
 fn files_beyond_4_gb_are_served_over_epoll() {
-    let _machine = machine::shared();
     let tree = Tree::new();
     serves_beyond_4_gb(&Server::of(&tree, &["--driver", "epoll"]));
 }
@@ -252,7 +246,6 @@ fn serves_beyond_4_gb(server: &Server) {
 
 #[test]
 fn half_a_download_is_resumed() {
-    let _machine = machine::shared();
     let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
     let server = Server::of(&tree, &[]);
     let (part, expected) = (folder.path().join("part"), large());
@@ -266,7 +259,6 @@ fn half_a_download_is_resumed() {
 
 #[test]
 fn two_requests_share_a_connection_unless_the_client_speaks_http_1_0() {
-    let _machine = machine::shared();
     let tree = Tree::new();
     let server = Server::of(&tree, &[]);
     for (version, expected) in [("--http1.1", "1 0 "), ("--http1.0", "1 1 ")] {
@@ -281,7 +273,6 @@ fn two_requests_share_a_connection_unless_the_client_speaks_http_1_0() {
 
 #[test]
 fn term_lets_a_download_end_and_accepts_no_more() {
-    let _machine = machine::shared();
     let (tree, folder) = (Tree::new(), TempDir::new().unwrap());
     // Much more than the buffers of both sides hold, so that it is still under way when the signal
     // comes.
@@ -306,19 +297,17 @@ fn term_lets_a_download_end_and_accepts_no_more() {
 
 #[test]
 fn a_client_that_takes_nothing_holds_the_end_up_no_longer_than_the_drain() {
-    let _machine = machine::shared();
     let tree = Tree::new();
     let server = Server::of(&tree, &["--drain", "200ms"]);
     let mut client = TcpStream::connect(server.authority()).unwrap();
     client.write_all(b"GET /sparse.bin HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     client.read_exact(&mut [0; 100]).unwrap();
     server.process.signal("TERM");
-    assert_eq!(server.process.wait(Duration::from_secs(10)).code, Some(0));
+    assert_eq!(server.process.wait(PATIENCE).code, Some(0));
 }
 
 #[test]
 fn a_port_in_use_is_said_in_one_line() {
-    let _machine = machine::shared();
     let tree = Tree::new();
     let server = Server::of(&tree, &[]);
     let root = tree.root();

@@ -11,47 +11,47 @@ use tempfile::TempDir;
 use crate::process::{ExitedProcess, PATIENCE, Process, thalweg, until};
 
 /// The content of `text.txt`.
-pub const TEXT: &[u8] = b"0123456789";
+pub(crate) const TEXT: &[u8] = b"0123456789";
 /// A text that no response may contain.
-pub const SECRET: &str = "not for the world";
+pub(crate) const SECRET: &str = "not for the world";
 /// Length of the sparse file, beyond what 32 bits count.
-pub const SPARSE_BYTES: u64 = 5_000_000_000;
+pub(crate) const SPARSE_BYTES: u64 = 5_000_000_000;
 /// The bytes at its end.
-pub const SPARSE_END: &[u8] = b"the end";
+pub(crate) const SPARSE_END: &[u8] = b"the end";
 
 /// Ports are the kernel's choice.
 const LISTEN: &[&str] = &["--listen", "127.0.0.1:0", "--listen", "[::1]:0"];
 
 /// A folder with the tree in `root`, and a secret beside it.
-pub struct Tree(TempDir);
+pub(crate) struct Tree(TempDir);
 
 impl Tree {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = TempDir::new().expect("a temporary folder can be made");
         fill(&folder.path().join("root"));
         fs::write(folder.path().join("secret.txt"), SECRET).expect("a file can be written");
         Self(folder)
     }
 
-    pub fn root(&self) -> PathBuf {
+    pub(crate) fn root(&self) -> PathBuf {
         self.0.path().join("root")
     }
 }
 
 /// A running server.
-pub struct Server {
-    pub process: Process,
+pub(crate) struct Server {
+    pub(crate) process: Process,
     /// Without a slash at the end.
-    pub url: String,
-    pub url_v6: String,
+    pub(crate) url: String,
+    pub(crate) url_v6: String,
     /// `uring` or `epoll`, as the server reports it.
-    pub driver: String,
+    pub(crate) driver: String,
 }
 
 impl Server {
     /// Starts to serve `root` and waits until it listens; what it has left behind if it has ended
     /// instead.
-    pub fn start(
+    pub(crate) fn start(
         root: &Path,
         options: &[&str],
         launch: impl FnOnce(&[&str]) -> Command,
@@ -61,14 +61,14 @@ impl Server {
     }
 
     /// Starts what a configuration names, with the options beside it.
-    pub fn configured(file: &Path, options: &[&str]) -> Self {
+    pub(crate) fn configured(file: &Path, options: &[&str]) -> Self {
         let file = file.to_str().expect("temporary folders have plain names");
         Self::listening(thalweg(&[&["serve", "--config", file], LISTEN, options].concat()))
             .unwrap_or_else(|ended| panic!("the server has not started: {ended:?}"))
     }
 
     /// The same with another start of the process.
-    pub fn configured_for(file: &Path, change: impl FnOnce(&mut Command)) -> Self {
+    pub(crate) fn configured_for(file: &Path, change: impl FnOnce(&mut Command)) -> Self {
         let file = file.to_str().expect("temporary folders have plain names");
         let mut command = thalweg(&[&["serve", "--config", file], LISTEN].concat());
         change(&mut command);
@@ -92,19 +92,19 @@ impl Server {
     }
 
     /// The same, where nothing can be against it.
-    pub fn of(tree: &Tree, options: &[&str]) -> Self {
+    pub(crate) fn of(tree: &Tree, options: &[&str]) -> Self {
         Self::start(&tree.root(), options, thalweg)
             .unwrap_or_else(|ended| panic!("the server has not started: {ended:?}"))
     }
 
     /// Host and port.
-    pub fn authority(&self) -> &str {
+    pub(crate) fn authority(&self) -> &str {
         self.url.trim_start_matches("http://")
     }
 }
 
 /// Larger than any buffer on the way.
-pub fn large() -> Vec<u8> {
+pub(crate) fn large() -> Vec<u8> {
     (0..750_000u32).flat_map(u32::to_be_bytes).collect()
 }
 

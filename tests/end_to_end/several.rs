@@ -6,9 +6,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::document;
-use crate::machine;
-use crate::process::{ExitedProcess, Process, run_thalweg, thalweg, valid};
-use crate::yardstick_server::{Yardstick, free_port};
+use crate::process::{ExitedProcess, Process, free_port, run_thalweg, thalweg};
+use crate::repetition::valid;
+use crate::yardstick_server::Yardstick;
 
 const SEARCHES_PATIENCE: Duration = Duration::from_secs(120);
 /// Short searches, of which none has an overload.
@@ -19,37 +19,7 @@ fn find(arguments: &[&str]) -> ExitedProcess {
 }
 
 #[test]
-fn targets_share_one_report_and_are_stored_on_their_own() {
-    let _machine = machine::exclusive();
-    let (slow, quick) = (Yardstick::start("4ms"), Yardstick::start("2ms"));
-    let folder = TempDir::new().expect("a temporary folder can be made");
-    let (report, store) = (folder.path().join("both.html"), folder.path().join("runs.sqlite"));
-    let (slow, quick) = (format!("slow={}", slow.url()), format!("quick one={}", quick.url()));
-    let [report_path, store_path] = [&report, &store].map(|path| path.to_str().expect("plain names"));
-    let ended = valid(|| find(&[&slow, &quick, "--out", report_path, "--store", store_path]));
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stderr.contains("2 of 2: quick one (http://127.0.0.1:"), "{}", ended.stderr);
-    let summary = ended.stdout.split_once("95 % interval  ").expect("a summary").1;
-    assert!(summary.contains("\nslow ") && summary.contains("\nquick one "), "{}", ended.stdout);
-    let page = fs::read_to_string(&report).expect("it was written");
-    assert!(page.contains(">slow<") && page.contains(">quick one<"), "both are in the figure");
-    let runs = run_thalweg(&["runs", "--store", store_path]);
-    assert!(runs.stdout.contains("slow") && runs.stdout.contains("quick one"), "{runs:?}");
-}
-
-#[test]
-fn documents_are_a_list() {
-    let _machine = machine::exclusive();
-    let (slow, quick) = (Yardstick::start("4ms"), Yardstick::start("2ms"));
-    let ended = valid(|| find(&[&slow.url(), &quick.url(), "--json"]));
-    let documents: Vec<serde_json::Value> = serde_json::from_str(&ended.stdout).expect("a list");
-    assert_eq!(documents.len(), 2);
-    documents.iter().for_each(document::keeps_the_contract);
-}
-
-#[test]
 fn what_takes_one_target_is_refused() {
-    let _machine = machine::shared();
     let one = Yardstick::start("1ms");
     for further in [&["--format", "ab"][..], &["--hdr", "x.hdr"], &["--restarts", "2", "--restart-cmd", "true"]] {
         let ended = find(&[&[one.url().as_str(), &one.url()], further].concat());
@@ -63,4 +33,41 @@ fn what_takes_one_target_is_refused() {
         (Some(4), ""),
         "no target is searched where one is missing: {ended:?}"
     );
+}
+
+/// These tests measure small loads: nextest runs few of them at a time.
+mod small_load {
+    use super::*;
+
+    #[test]
+    fn documents_are_a_list() {
+        let (slow, quick) = (Yardstick::start("4ms"), Yardstick::start("2ms"));
+        let ended = valid(|| find(&[&slow.url(), &quick.url(), "--json"]));
+        let documents: Vec<serde_json::Value> = serde_json::from_str(&ended.stdout).expect("a list");
+        assert_eq!(documents.len(), 2);
+        documents.iter().for_each(document::keeps_the_contract);
+    }
+}
+
+/// These tests need all CPUs: nextest runs each of them by itself.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn targets_share_one_report_and_are_stored_on_their_own() {
+        let (slow, quick) = (Yardstick::start("4ms"), Yardstick::start("2ms"));
+        let folder = TempDir::new().expect("a temporary folder can be made");
+        let (report, store) = (folder.path().join("both.html"), folder.path().join("runs.sqlite"));
+        let (slow, quick) = (format!("slow={}", slow.url()), format!("quick one={}", quick.url()));
+        let [report_path, store_path] = [&report, &store].map(|path| path.to_str().expect("plain names"));
+        let ended = valid(|| find(&[&slow, &quick, "--out", report_path, "--store", store_path]));
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.stderr.contains("2 of 2: quick one (http://127.0.0.1:"), "{}", ended.stderr);
+        let summary = ended.stdout.split_once("95 % interval  ").expect("a summary").1;
+        assert!(summary.contains("\nslow ") && summary.contains("\nquick one "), "{}", ended.stdout);
+        let page = fs::read_to_string(&report).expect("it was written");
+        assert!(page.contains(">slow<") && page.contains(">quick one<"), "both are in the figure");
+        let runs = run_thalweg(&["runs", "--store", store_path]);
+        assert!(runs.stdout.contains("slow") && runs.stdout.contains("quick one"), "{runs:?}");
+    }
 }

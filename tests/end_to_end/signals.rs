@@ -7,13 +7,11 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use crate::machine;
 use crate::operation::{Place, Successor, body, ended_well, listening, said, started};
 use crate::process::{PATIENCE, Process, copy_program, until};
 
 #[test]
 fn usr1_reopens_the_logs_and_reads_no_configuration() {
-    let _machine = machine::shared();
     let place = Place::new();
     fs::create_dir(place.path("log")).unwrap();
     let config = place.path("thalweg.toml");
@@ -53,7 +51,6 @@ fn usr1_reopens_the_logs_and_reads_no_configuration() {
 
 #[test]
 fn a_signal_without_a_meaning_does_not_kill_the_server() {
-    let _machine = machine::shared();
     let place = Place::new();
     let (server, address) = started(&["serve", &place.path("root"), "--listen", "127.0.0.1:0"]);
     // Numbers are those of x86 and ARM; the shell knows the real-time ones by nothing else
@@ -89,7 +86,6 @@ fn a_signal_without_a_meaning_does_not_kill_the_server() {
 
 #[test]
 fn a_second_usr2_is_said_to_be_ignored() {
-    let _machine = machine::shared();
     let place = Place::new();
     let copy = place.path("thalweg");
     copy_program(&copy);
@@ -115,7 +111,6 @@ fn a_second_usr2_is_said_to_be_ignored() {
 
 #[test]
 fn a_server_that_was_followed_reopens_its_logs_and_ignores_the_rest() {
-    let _machine = machine::shared();
     let place = Place::new();
     let log = place.path("access.log");
     let (server, address) = started(&["serve", &place.path("root"), "--listen", "127.0.0.1:0", "--access-log", &log]);

@@ -23,8 +23,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::machine;
-
 use markdown::{Block, Language, blocks};
 use world::{Fixtures, World};
 
@@ -90,7 +88,6 @@ fn faults_of(chain: &[Block], fixtures: &Fixtures, repository: &Path) -> Vec<Str
 
 #[test]
 fn snippets_run_as_they_stand() {
-    let _machine = machine::shared();
     let repository = repository();
     let blocks = all_blocks(&repository);
     let mut chains = chains(&blocks);

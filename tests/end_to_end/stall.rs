@@ -4,40 +4,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::document::{self, number, outcome};
-use crate::machine;
 use crate::nginx::{Nginx, PausedProcess};
-use crate::process::{PATIENCE, Process, ensure, in_time, thalweg, until};
+use crate::process::{PATIENCE, Process, thalweg, until};
 use crate::protocols::{PROTOCOLS, Target};
+use crate::repetition::{ensure, repeated};
 
 const RATE: f64 = 1000.0;
 const REQUESTS: f64 = 10_000.0;
-
-#[test]
-fn a_stall_of_a_second_delays_a_tenth_of_ten_seconds_and_loses_nothing() {
-    let _machine = machine::small_load();
-    in_time(|| {
-        let nginx = Nginx::start();
-        let url = nginx.url("/000.txt");
-        stalls(nginx, &url, &[])
-    });
-}
-
-#[test]
-fn a_stall_is_as_long_over_tls_and_over_http2() {
-    let _machine = machine::small_load();
-    let stalls_over = |protocol| {
-        let target = Target::start(protocol);
-        let (url, options) = (target.url("/000.txt"), target.options());
-        stalls(target.nginx, &url, &options.iter().map(String::as_str).collect::<Vec<_>>())
-            .map_err(|wrong| format!("{protocol:?}: {wrong}"))
-    };
-    // Side by side: they are small loads.
-    thread::scope(|scope| {
-        for protocol in PROTOCOLS {
-            scope.spawn(move || in_time(|| stalls_over(protocol)));
-        }
-    });
-}
 
 /// Stops the server's process for a second in the middle of a load of ten.
 fn stalls(nginx: Nginx, url: &str, options: &[&str]) -> Result<(), String> {
@@ -63,4 +36,34 @@ fn stalls(nginx: Nginx, url: &str, options: &[&str]) -> Result<(), String> {
     ensure((p99 / expected - 1.0).abs() < 0.03, || format!("p99 is {p99} us, expected {expected:.0} us"))?;
     ensure((max / (stall * 1e6) - 1.0).abs() < 0.03, || format!("max is {max} us after a stall of {stall} s"))?;
     ensure(p50 < 50_000.0, || format!("most requests know nothing of it: p50 is {p50} us"))
+}
+
+/// These tests measure small loads: nextest runs few of them at a time.
+mod small_load {
+    use super::*;
+
+    #[test]
+    fn a_stall_of_a_second_delays_a_tenth_of_ten_seconds_and_loses_nothing() {
+        repeated(|| {
+            let nginx = Nginx::start();
+            let url = nginx.url("/000.txt");
+            stalls(nginx, &url, &[])
+        });
+    }
+
+    #[test]
+    fn a_stall_is_as_long_over_tls_and_over_http2() {
+        let stalls_over = |protocol| {
+            let target = Target::start(protocol);
+            let (url, options) = (target.url("/000.txt"), target.options());
+            stalls(target.nginx, &url, &options.iter().map(String::as_str).collect::<Vec<_>>())
+                .map_err(|wrong| format!("{protocol:?}: {wrong}"))
+        };
+        // Side by side: they are small loads.
+        thread::scope(|scope| {
+            for protocol in PROTOCOLS {
+                scope.spawn(move || repeated(|| stalls_over(protocol)));
+            }
+        });
+    }
 }

@@ -9,7 +9,6 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::machine;
 use crate::process::{ExitedProcess, PATIENCE, Process, STORE, run_thalweg, thalweg, until};
 use crate::recorder::{Recorder, Response};
 
@@ -35,7 +34,6 @@ fn path(folder: &TempDir, name: &str) -> String {
 
 #[test]
 fn runs_are_kept_listed_reported_and_deleted() {
-    let _machine = machine::shared();
     let (server, folder) = (server(), TempDir::new().unwrap());
     let (url, store) = (server.url("/"), path(&folder, "runs.sqlite"));
     assert_eq!(run_thalweg(&["runs", "--store", &store]).stdout, "no runs are stored\n");
@@ -64,7 +62,6 @@ fn runs_are_kept_listed_reported_and_deleted() {
 
 #[test]
 fn a_search_that_is_killed_leaves_what_it_had_measured() {
-    let _machine = machine::shared();
     let (server, folder) = (server(), TempDir::new().unwrap());
     let store = path(&folder, "runs.sqlite");
     let search = ["find", &server.url("/"), "--connections", "4", "--duration", "1s", "--store", &store];
@@ -87,7 +84,6 @@ fn a_search_that_is_killed_leaves_what_it_had_measured() {
 
 #[test]
 fn a_run_that_is_interrupted_is_marked() {
-    let _machine = machine::shared();
     let (server, folder) = (server(), TempDir::new().unwrap());
     let store = path(&folder, "runs.sqlite");
     let run = ["run", &server.url("/"), "--rate", "100/s", "--duration", "60s", "--store", &store];
@@ -100,7 +96,6 @@ fn a_run_that_is_interrupted_is_marked() {
 
 #[test]
 fn two_runs_are_stored_at_once() {
-    let _machine = machine::shared();
     let (server, folder) = (server(), TempDir::new().unwrap());
     let (url, store) = (server.url("/"), path(&folder, "runs.sqlite"));
     let start = |rate: &str| {
@@ -125,7 +120,6 @@ fn printed_but_not_stored(ended: &ExitedProcess, why: &str) {
 
 #[test]
 fn a_store_that_cannot_be_used_costs_no_result() {
-    let _machine = machine::shared();
     let (server, folder) = (server(), TempDir::new().unwrap());
     let url = server.url("/");
     let damaged = path(&folder, "damaged.sqlite");
@@ -165,7 +159,6 @@ fn set_version(path: &Path, version: u32) {
 
 #[test]
 fn a_full_disk_leaves_the_result_and_a_store_that_can_be_read() {
-    let _machine = machine::shared();
     let (server, folder) = (server(), TempDir::new().unwrap());
     let disk = path(&folder, "disk");
     fs::create_dir(&disk).unwrap();
@@ -198,7 +191,6 @@ fn a_full_disk_leaves_the_result_and_a_store_that_can_be_read() {
 
 #[test]
 fn a_bundle_makes_the_same_report_elsewhere() {
-    let _machine = machine::shared();
     let (server, folder) = (server(), TempDir::new().unwrap());
     let (url, store) = (server.url("/"), path(&folder, "runs.sqlite"));
     run(&url, &store, &["--label", "one"]);

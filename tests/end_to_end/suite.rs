@@ -6,10 +6,11 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document;
-use crate::machine;
+use crate::drivers::drivers;
 use crate::nginx::Nginx;
-use crate::process::{DRIVERS, ExitedProcess, PATIENCE, Process, run_thalweg, thalweg, until, valid};
+use crate::process::{ExitedProcess, PATIENCE, Process, run_thalweg, thalweg, until};
 use crate::recorder::{Recorder, Response};
+use crate::repetition::valid;
 use crate::server::Server;
 
 /// The tree of a suite, and a server that serves it.
@@ -63,70 +64,14 @@ fn curve<'a>(document: &'a Value, name: &str) -> &'a Vec<Value> {
     curve.unwrap_or_else(|| panic!("no curve {name} in {curves:#?}"))["lines"][0]["points"].as_array().unwrap()
 }
 
-#[test]
-fn the_rate_of_small_files_is_searched() {
-    let _machine = machine::shared();
-    let stage = Stage::of("acme-small", &[]);
-    let folder = TempDir::new().unwrap();
-    let report = folder.path().join("small.html");
-    let document = rate("acme-small", &stage, &["--out", text(&report)], 512.0);
-    let choices = document["suite"]["choices"].to_string();
-    assert!(choices.contains("scaled by 0.01") && choices.contains("HTTP/1.0"), "{choices}");
-    assert!(document["suite"].get("trials").is_none() && !document["trials"].as_array().unwrap().is_empty());
-    let page = std::fs::read_to_string(report).unwrap();
-    assert!(page.contains("Afterburner") && page.contains("5200"), "the document's own figures are missing");
-}
-
-#[test]
-fn the_rates_of_mixed_and_large_files_are_searched() {
-    let _machine = machine::shared();
-    for (name, options, mean_bytes, choice) in [
-        ("acme-spec", &[][..], 14_566.0, "shares of SPECweb96's classes"),
-        ("acme-big", &[], 5e6, "response times have no limit"),
-        ("specweb96", &["--load", "1"], 14_566.0, "not SPEC-compliant"),
-    ] {
-        let stage = Stage::of(name, options);
-        let document = rate(name, &stage, options, mean_bytes);
-        assert!(document["suite"]["choices"].to_string().contains(choice), "{:#}", document["suite"]);
-        let too_small = document["reasons"].to_string().contains("the tree was too small");
-        let expected = name == "specweb96" && figure(&document, "operations").is_some();
-        assert_eq!(too_small, expected, "{}", document["reasons"]);
-    }
-}
-
-/// The document of a suite that searches a rate, with both of its figures. A search of some seconds
-/// has neither if the machine left the client too little CPU time for every one of its trials.
+/// Searches the rate of a suite of files. Returns the document, which has the rate.
 fn rate(name: &str, stage: &Stage, options: &[&str], mean_bytes: f64) -> Value {
-    const ATTEMPTS: usize = 3;
-    let mut searched = suite(name, &stage.url(), &[&["--scale", "0.01"], options].concat());
-    for _ in 1..ATTEMPTS {
-        if searched.code == Some(0) {
-            break;
-        }
-        searched = suite(name, &stage.url(), &[&["--scale", "0.01"], options].concat());
-    }
+    let searched = valid(|| suite(name, &stage.url(), &[&["--scale", "0.01"], options].concat()));
     let document = ended(&searched, name);
-    match figure(&document, "operations").zip(figure(&document, "bits")) {
-        Some((operations, bits)) => {
-            let mean = bits / operations / 8.0;
-            assert!(operations > 1.0 && (mean / mean_bytes - 1.0).abs() < 1e-3, "{:#}", document["suite"]);
-        }
-        None => {
-            let reasons = document["reasons"].to_string();
-            let busy = ["client", "this host was too busy"].iter().any(|words| reasons.contains(words));
-            assert!(searched.code == Some(3) && busy, "{reasons}");
-        }
-    }
+    let [operations, bits] = ["operations", "bits"].map(|name| figure(&document, name).expect("it was found"));
+    let mean = bits / operations / 8.0;
+    assert!(operations > 1.0 && (mean / mean_bytes - 1.0).abs() < 1e-3, "{:#}", document["suite"]);
     document
-}
-
-#[test]
-fn the_mixes_of_webbench_make_a_curve() {
-    let _machine = machine::shared();
-    let stage = Stage::of("webbench", &[]);
-    for driver in DRIVERS {
-        check_mixes(&stage, driver);
-    }
 }
 
 fn check_mixes(stage: &Stage, driver: &str) {
@@ -149,70 +94,7 @@ fn check_mixes(stage: &Stage, driver: &str) {
 }
 
 #[test]
-fn connections_at_the_speed_of_a_modem_are_counted() {
-    let _machine = machine::shared();
-    let stage = Stage::of("acme-modem", &[]);
-    let options = ["--scale", "0.01", "--max-connections", "100"];
-    let document = ended(&valid(|| suite("acme-modem", &stage.url(), &options)), "acme-modem");
-    let found = &document["suite"]["figures"][0];
-    // A busy machine holds up a connection in its short window.
-    let held = found["value"].as_f64().expect("some were held");
-    assert!((1.0..=100.0).contains(&held), "{found:#}");
-    assert_eq!(found["at_least"], held == 100.0, "{found:#}");
-    assert_eq!(found["words"].as_str().unwrap().starts_with("limited by the client"), held == 100.0, "{found:#}");
-}
-
-#[test]
-fn heanet_has_its_three_tests() {
-    let _machine = machine::shared();
-    let stage = Stage::of("heanet", &[]);
-    let options = ["--scale", "0.002", "--max-connections", "64"];
-    let document = ended(&suite("heanet", &stage.url(), &options), "heanet");
-    for bytes in [100, 1000, 2000, 10_000] {
-        assert!(figure(&document, &format!("requests_{bytes}")).is_some_and(|rate| rate > 1.0), "{bytes}");
-    }
-    assert_eq!(curve(&document, "percentiles").len(), 9);
-    let demanded: Vec<_> = curve(&document, "autobench").iter().map(|point| point[0].as_f64().unwrap()).collect();
-    assert_eq!((demanded.len(), demanded[0], demanded[9]), (10, 200.0, 2000.0));
-}
-
-#[test]
-fn dynamic_requests_go_to_the_built_in_origin() {
-    let _machine = machine::shared();
-    let folder = TempDir::new().unwrap();
-    let root = folder.path().join("tree");
-    assert_eq!(run_thalweg(&["files", "specweb99", text(&root), "--load", "1"]).code, Some(0));
-    let origin = Process::start(&mut thalweg(&["suite", "origin", "--listen", "127.0.0.1:0"]));
-    let listening = until("the origin", PATIENCE, || origin.stdout().lines().next().map(str::to_owned));
-    let origin_url = listening.strip_prefix("listening on ").expect("the origin says where").trim_end_matches('/');
-    let nginx = Nginx::with_listener(
-        "",
-        &format!(
-            "location /tree/ {{ root {}; }} location /dynamic/ {{ proxy_pass {origin_url}; }}",
-            text(folder.path())
-        ),
-    );
-    let url = nginx.other_url("http", "/tree/");
-    let options = ["--scale", "0.01", "--load", "1", "--max-connections", "8"];
-    let dynamic = [&options[..], &["--dynamic", "/dynamic"]].concat();
-    let document = ended(&valid(|| suite("specweb99", &url, &dynamic)), "specweb99");
-    assert!(document["suite"]["choices"].to_string().contains("12.45 %"), "{:#}", document["suite"]);
-    let found = figure(&document, "connections");
-    assert!(found.is_some_and(|found| (1.0..=8.0).contains(&found)), "{:#}", document["suite"]);
-    let elsewhere = suite("specweb99", &url, &[&options[..], &["--dynamic", "/elsewhere"]].concat());
-    assert_eq!(elsewhere.code, Some(4), "{elsewhere:?}");
-    assert!(elsewhere.stderr.contains("the dynamic requests beneath /elsewhere"), "{elsewhere:?}");
-    let requested: Vec<String> = nginx.finish().into_iter().map(|entry| entry.uri).collect();
-    for kind in ["get", "ad", "cgi", "post"] {
-        assert!(requested.iter().any(|uri| *uri == format!("/dynamic/{kind}")), "{kind}");
-    }
-    origin.signal("TERM");
-    assert_eq!(origin.wait(PATIENCE).code, Some(0));
-}
-
-#[test]
 fn a_missing_server_or_tree_is_named() {
-    let _machine = machine::shared();
     let stage = Stage::of("acme-small", &[]);
     let check = |name: &str, url: &str, parts: &[&str]| {
         let ended = suite(name, url, &["--scale", "0.01"]);
@@ -241,7 +123,7 @@ fn heanet_server() -> Recorder {
 
 /// A suite of HEAnet's that has measured the files of 100 bytes and goes on.
 fn begun_heanet(server: &Recorder) -> Process {
-    let options = ["--scale", "0.02", "--timeout", "1s", "--json"];
+    let options = ["--scale", "0.02", "--timeout", "10s", "--json"];
     let suite = Process::start(&mut thalweg(&[&["suite", "heanet", &server.url("/")], &options[..]].concat()));
     let of = |target: &str| server.received().iter().filter(|request| request.target == target).count();
     // The first and the last file are requested once each before anything is measured.
@@ -251,7 +133,6 @@ fn begun_heanet(server: &Recorder) -> Process {
 
 #[test]
 fn an_interrupted_suite_keeps_its_figures() {
-    let _machine = machine::shared();
     let server = heanet_server();
     let suite = begun_heanet(&server);
     suite.signal("INT");
@@ -266,7 +147,6 @@ fn an_interrupted_suite_keeps_its_figures() {
 
 #[test]
 fn a_server_that_dies_is_named_and_the_figures_before_are_kept() {
-    let _machine = machine::shared();
     let server = heanet_server();
     let suite = begun_heanet(&server);
     drop(server);
@@ -277,4 +157,104 @@ fn a_server_that_dies_is_named_and_the_figures_before_are_kept() {
     assert!(document["reasons"].to_string().contains("the server is gone"), "{}", document["reasons"]);
     assert!(figure(&document, "requests_100").is_some());
     assert_eq!(figure(&document, "connections"), None);
+}
+
+/// These tests measure small loads: nextest runs few of them at a time.
+mod small_load {
+    use super::*;
+
+    #[test]
+    fn the_rate_of_small_files_is_searched() {
+        let stage = Stage::of("acme-small", &[]);
+        let folder = TempDir::new().unwrap();
+        let report = folder.path().join("small.html");
+        let document = rate("acme-small", &stage, &["--out", text(&report)], 512.0);
+        let choices = document["suite"]["choices"].to_string();
+        assert!(choices.contains("scaled by 0.01") && choices.contains("HTTP/1.0"), "{choices}");
+        assert!(document["suite"].get("trials").is_none() && !document["trials"].as_array().unwrap().is_empty());
+        let page = std::fs::read_to_string(report).unwrap();
+        assert!(page.contains("Afterburner") && page.contains("5200"), "the document's own figures are missing");
+    }
+
+    #[test]
+    fn the_rates_of_mixed_and_large_files_are_searched() {
+        for (name, options, mean_bytes, choice) in [
+            ("acme-spec", &[][..], 14_566.0, "shares of SPECweb96's classes"),
+            ("acme-big", &[], 5e6, "response times have no limit"),
+            ("specweb96", &["--load", "1"], 14_566.0, "not SPEC-compliant"),
+        ] {
+            let stage = Stage::of(name, options);
+            let document = rate(name, &stage, options, mean_bytes);
+            assert!(document["suite"]["choices"].to_string().contains(choice), "{:#}", document["suite"]);
+            let too_small = document["reasons"].to_string().contains("the tree was too small");
+            assert_eq!(too_small, name == "specweb96", "{}", document["reasons"]);
+        }
+    }
+
+    #[test]
+    fn the_mixes_of_webbench_make_a_curve() {
+        let stage = Stage::of("webbench", &[]);
+        for driver in drivers() {
+            check_mixes(&stage, driver);
+        }
+    }
+
+    #[test]
+    fn connections_at_the_speed_of_a_modem_are_counted() {
+        let stage = Stage::of("acme-modem", &[]);
+        let options = ["--scale", "0.01", "--max-connections", "100"];
+        let document = ended(&valid(|| suite("acme-modem", &stage.url(), &options)), "acme-modem");
+        let found = &document["suite"]["figures"][0];
+        // A busy machine holds up a connection in its short window.
+        let held = found["value"].as_f64().expect("some were held");
+        assert!((1.0..=100.0).contains(&held), "{found:#}");
+        assert_eq!(found["at_least"], held == 100.0, "{found:#}");
+        assert_eq!(found["words"].as_str().unwrap().starts_with("limited by the client"), held == 100.0, "{found:#}");
+    }
+
+    #[test]
+    fn heanet_has_its_three_tests() {
+        let stage = Stage::of("heanet", &[]);
+        let options = ["--scale", "0.002", "--max-connections", "64"];
+        let document = ended(&suite("heanet", &stage.url(), &options), "heanet");
+        for bytes in [100, 1000, 2000, 10_000] {
+            assert!(figure(&document, &format!("requests_{bytes}")).is_some_and(|rate| rate > 1.0), "{bytes}");
+        }
+        assert_eq!(curve(&document, "percentiles").len(), 9);
+        let demanded: Vec<_> = curve(&document, "autobench").iter().map(|point| point[0].as_f64().unwrap()).collect();
+        assert_eq!((demanded.len(), demanded[0], demanded[9]), (10, 200.0, 2000.0));
+    }
+
+    #[test]
+    fn dynamic_requests_go_to_the_built_in_origin() {
+        let folder = TempDir::new().unwrap();
+        let root = folder.path().join("tree");
+        assert_eq!(run_thalweg(&["files", "specweb99", text(&root), "--load", "1"]).code, Some(0));
+        let origin = Process::start(&mut thalweg(&["suite", "origin", "--listen", "127.0.0.1:0"]));
+        let listening = until("the origin", PATIENCE, || origin.stdout().lines().next().map(str::to_owned));
+        let origin_url = listening.strip_prefix("listening on ").expect("the origin says where").trim_end_matches('/');
+        let nginx = Nginx::with_listener(
+            "",
+            &format!(
+                "location /tree/ {{ root {}; }} location /dynamic/ {{ proxy_pass {origin_url}; }}",
+                text(folder.path())
+            ),
+        );
+        let url = nginx.other_url("http", "/tree/");
+        let options = ["--scale", "0.01", "--load", "1", "--max-connections", "8"];
+        let dynamic = [&options[..], &["--dynamic", "/dynamic"]].concat();
+        let document = ended(&valid(|| suite("specweb99", &url, &dynamic)), "specweb99");
+        assert!(document["suite"]["choices"].to_string().contains("12.45 %"), "{:#}", document["suite"]);
+        let found = figure(&document, "connections");
+        assert!(found.is_some_and(|found| (1.0..=8.0).contains(&found)), "{:#}", document["suite"]);
+        let elsewhere = suite("specweb99", &url, &[&options[..], &["--dynamic", "/elsewhere"]].concat());
+        assert_eq!(elsewhere.code, Some(4), "{elsewhere:?}");
+        assert!(elsewhere.stderr.contains("the dynamic requests beneath /elsewhere"), "{elsewhere:?}");
+        let requested: Vec<String> = nginx.finish().into_iter().map(|entry| entry.uri).collect();
+        for kind in ["get", "ad", "cgi", "post"] {
+            assert!(requested.iter().any(|uri| *uri == format!("/dynamic/{kind}")), "{kind}");
+        }
+        origin.signal("TERM");
+        assert_eq!(origin.wait(PATIENCE).code, Some(0));
+    }
 }

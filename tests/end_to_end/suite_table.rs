@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::machine;
 use crate::process::{ExitedProcess, PATIENCE, Process, thalweg, until};
+use crate::repetition::{ensure, repeated};
 
 /// Longer than a table of these tests.
 const TABLE_PATIENCE: Duration = Duration::from_secs(120);
@@ -64,78 +64,21 @@ impl Place {
         value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no rate of {server} in {table}"))
     }
 
-    /// Measures until the host was quiet enough for a figure of this server.
-    fn until_measured(&self, server: &str, more: &[&str]) -> ExitedProcess {
-        let mut ended = self.run(more);
-        for _ in 0..10 {
-            if self.cell(server)["state"] == "complete" {
-                break;
-            }
-            ended = self.run(&["--resume"]);
-        }
-        ended
-    }
-}
-
-#[test]
-fn a_table_goes_on_where_servers_have_failed() {
-    let _machine = machine::exclusive();
-    let broken = "echo no such module >&2; exit 3";
-    let dying = "timeout 2 {thalweg} serve {root} --listen 127.0.0.1:{port}";
-    let place = Place::new(&[("good", GOOD), ("broken", broken), ("dying", dying)]);
-    let ended = place.until_measured("good", &[]);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert_eq!([place.cell("broken"), place.cell("dying")].map(|cell| cell["state"].clone()), ["failed", "failed"]);
-    let why = |server: &str| place.cell(server)["reasons"].to_string();
-    assert!(why("broken").contains("no such module"), "{}", why("broken"));
-    // It may end before it was seen to answer.
-    assert!(why("dying").contains("has ended"), "{}", why("dying"));
-    assert!(place.rate("good") > 0.0);
-    let report = fs::read_to_string(place.path("out/report.html")).unwrap();
-    for text in ["ACME: 1000 files of 512 bytes", "no such module", "serve", "Configurations of the servers"] {
-        assert!(report.contains(text), "{text}");
-    }
-
-    let refused = place.run(&[]);
-    assert_eq!(refused.code, Some(2), "{refused:?}");
-    assert!(refused.stderr.contains("--resume goes on with it"), "{refused:?}");
-
-    let before = place.cell("good");
-    place.write(&[("good", GOOD), ("broken", GOOD)]);
-    let ended = place.until_measured("broken", &["--resume"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stderr.contains("acme-small with good (measured before)"), "{ended:?}");
-    assert_eq!(place.cell("good"), before);
-    let ended = place.run(&["--resume", "--only", "broken"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(place.rate("good") > 0.0 && place.rate("broken") > 0.0, "the report has all servers");
-}
-
-#[test]
-fn a_table_that_is_interrupted_keeps_what_it_has_and_goes_on() {
-    let _machine = machine::exclusive();
-    let second = "echo $$ > {here}/pid; exec {thalweg} serve {root} --listen 127.0.0.1:{port}";
-    let place = Place::new(&[("first", GOOD), ("second", second), ("third", GOOD)]);
-    // Other programs may keep the first server from being measured.
-    let (pid, ended) = (0..10)
-        .map(|attempt| {
-            let resume: &[&str] = if attempt == 0 { &[] } else { &["--resume"] };
-            interrupted_at_the_second(&place, &[&SHORT[..], resume].concat())
+    /// Measures until there is a figure of this server.
+    fn measured(&self, server: &str, more: &[&str]) -> ExitedProcess {
+        let mut more = more;
+        repeated(|| {
+            let ended = self.run(more);
+            more = &["--resume"];
+            self.is_complete(server).map(|()| ended)
         })
-        .find(|_| place.cell("first")["state"] == "complete")
-        .expect("a quiet host");
-    assert_eq!(ended.code, Some(3), "{ended:?}");
-    assert_eq!(place.cell("second")["state"], "interrupted");
-    assert!(!Path::new("/proc").join(pid).exists(), "the server has ended, too");
-    assert!(place.rate("first") > 0.0);
-    assert!(!place.path("out/cells/acme-small.third.json").exists());
-    let report = fs::read_to_string(place.path("out/report.html")).unwrap();
-    assert!(report.contains("1 of 3 measured"), "the title counts what was left out");
-    let before = place.cell("first");
-    place.until_measured("second", &["--resume"]);
-    let ended = place.until_measured("third", &["--resume"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert_eq!(place.cell("first"), before);
+    }
+
+    /// Whether there is a figure of this server.
+    fn is_complete(&self, server: &str) -> Result<(), String> {
+        let cell = self.cell(server);
+        ensure(cell["state"] == "complete", || format!("{server}: {} {}", cell["state"], cell["reasons"]))
+    }
 }
 
 /// Interrupts a table when the second server has started. Returns that server's process, too.
@@ -162,7 +105,6 @@ cp "$OUT/cells/acme-small.good.json" "$OUT.json"
 
 #[test]
 fn a_full_disk_leaves_no_half_written_cell() {
-    let _machine = machine::shared();
     let place = Place::new(&[("good", GOOD)]);
     fs::create_dir(place.path("out")).unwrap();
     let mut command = Command::new("unshare");
@@ -208,4 +150,66 @@ fn options_and_files_that_fit_nothing_are_refused() {
     assert!(!place.path("out/cells").exists());
     place.write(&[("good", GOOD)]);
     refused(&["--trees", place.path("my trees").to_str().unwrap()], "choose another folder");
+}
+
+/// These tests need all CPUs: nextest runs each of them by itself.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn a_table_goes_on_where_servers_have_failed() {
+        let broken = "echo no such module >&2; exit 3";
+        let dying = "timeout 2 {thalweg} serve {root} --listen 127.0.0.1:{port}";
+        let place = Place::new(&[("good", GOOD), ("broken", broken), ("dying", dying)]);
+        let ended = place.measured("good", &[]);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert_eq!([place.cell("broken"), place.cell("dying")].map(|cell| cell["state"].clone()), ["failed", "failed"]);
+        let why = |server: &str| place.cell(server)["reasons"].to_string();
+        assert!(why("broken").contains("no such module"), "{}", why("broken"));
+        // It may end before it was seen to answer.
+        assert!(why("dying").contains("has ended"), "{}", why("dying"));
+        assert!(place.rate("good") > 0.0);
+        let report = fs::read_to_string(place.path("out/report.html")).unwrap();
+        for text in ["ACME: 1000 files of 512 bytes", "no such module", "serve", "Configurations of the servers"] {
+            assert!(report.contains(text), "{text}");
+        }
+
+        let refused = place.run(&[]);
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.stderr.contains("--resume goes on with it"), "{refused:?}");
+
+        let before = place.cell("good");
+        place.write(&[("good", GOOD), ("broken", GOOD)]);
+        let ended = place.measured("broken", &["--resume"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.stderr.contains("acme-small with good (measured before)"), "{ended:?}");
+        assert_eq!(place.cell("good"), before);
+        let ended = place.run(&["--resume", "--only", "broken"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(place.rate("good") > 0.0 && place.rate("broken") > 0.0, "the report has all servers");
+    }
+
+    #[test]
+    fn a_table_that_is_interrupted_keeps_what_it_has_and_goes_on() {
+        let second = "echo $$ > {here}/pid; exec {thalweg} serve {root} --listen 127.0.0.1:{port}";
+        let place = Place::new(&[("first", GOOD), ("second", second), ("third", GOOD)]);
+        let mut resume: &[&str] = &[];
+        let (pid, ended) = repeated(|| {
+            let interrupted = interrupted_at_the_second(&place, &[&SHORT[..], resume].concat());
+            resume = &["--resume"];
+            place.is_complete("first").map(|()| interrupted)
+        });
+        assert_eq!(ended.code, Some(3), "{ended:?}");
+        assert_eq!(place.cell("second")["state"], "interrupted");
+        assert!(!Path::new("/proc").join(pid).exists(), "the server has ended, too");
+        assert!(place.rate("first") > 0.0);
+        assert!(!place.path("out/cells/acme-small.third.json").exists());
+        let report = fs::read_to_string(place.path("out/report.html")).unwrap();
+        assert!(report.contains("1 of 3 measured"), "the title counts what was left out");
+        let before = place.cell("first");
+        place.measured("second", &["--resume"]);
+        let ended = place.measured("third", &["--resume"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert_eq!(place.cell("first"), before);
+    }
 }

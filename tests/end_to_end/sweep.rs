@@ -3,42 +3,15 @@
 use tempfile::TempDir;
 
 use crate::document;
-use crate::machine;
-use crate::process::{PATIENCE, Process, run_thalweg, thalweg, until, valid};
+use crate::process::{PATIENCE, Process, run_thalweg, thalweg, until};
 use crate::recorder::{Recorder, Response};
+use crate::repetition::valid;
 
 const RATES: [&str; 10] =
     ["--low-rate", "20/s", "--high-rate", "60/s", "--step", "20/s", "--duration", "300ms", "--warmup", "0s"];
 
 #[test]
-fn two_targets_are_swept_by_turns_into_one_table() {
-    let _machine = machine::shared();
-    let (good, bad) = (Recorder::start(|_| Response::good("ok")), Recorder::start(|_| Response::good("ok")));
-    let folder = TempDir::new().unwrap();
-    let report = folder.path().join("both.html");
-    let (a, b) = (good.url("/"), bad.url("/"));
-    let output = ["--format", "tsv", "--out", report.to_str().unwrap()];
-    // A figure has no point for a trial that cannot be judged.
-    let ended = valid(|| run_thalweg(&[&["sweep", &a, &b], &RATES[..], &output].concat()));
-    assert!(matches!(ended.code, Some(0 | 1)), "{ended:?}");
-    let lines: Vec<Vec<&str>> = ended.stdout.lines().map(|line| line.split('\t').collect()).collect();
-    let name = |url: &str| url.trim_start_matches("http://").trim_end_matches('/').to_owned();
-    assert_eq!(lines[0].len(), 19, "{ended:?}");
-    assert_eq!(lines[0][..2], ["dem_req_rate", &format!("req_rate_{}", name(&a))]);
-    assert_eq!(lines[0][18], format!("errors_{}", name(&b)));
-    let rates: Vec<&str> = lines[1..].iter().map(|line| line[0]).collect();
-    assert_eq!(rates, ["20.000", "40.000", "60.000"]);
-    // 0.3 s at each of three rates, and more where a disturbance is made up for.
-    for server in [&good, &bad] {
-        assert!(server.received().len() >= 36, "{} requests", server.received().len());
-    }
-    let page = std::fs::read_to_string(report).unwrap();
-    assert!(page.contains("id=\"targets-throughput\"") && page.len() < 1_500_000, "{} bytes", page.len());
-}
-
-#[test]
 fn a_sweep_stops_after_failures_and_says_which_codes_came() {
-    let _machine = machine::shared();
     let server = Recorder::start(|_| Response {
         text: "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_owned(),
         ..Response::good("")
@@ -61,7 +34,6 @@ fn a_sweep_stops_after_failures_and_says_which_codes_came() {
 
 #[test]
 fn an_interrupted_sweep_keeps_its_complete_trials() {
-    let _machine = machine::shared();
     let server = Recorder::start(|_| Response::good("ok"));
     let rates = ["--low-rate", "50/s", "--high-rate", "5000/s", "--step", "10/s", "--duration", "300ms", "--json"];
     let sweep = Process::start(&mut thalweg(&[&["sweep", &server.url("/")], &rates[..]].concat()));
@@ -71,4 +43,34 @@ fn an_interrupted_sweep_keeps_its_complete_trials() {
     let document = document::of(&ended);
     assert_eq!(document["sweep"]["ended"], "interrupted");
     assert!(!document["trials"].as_array().unwrap().is_empty());
+}
+
+/// These tests measure small loads: nextest runs few of them at a time.
+mod small_load {
+    use super::*;
+
+    #[test]
+    fn two_targets_are_swept_by_turns_into_one_table() {
+        let (good, bad) = (Recorder::start(|_| Response::good("ok")), Recorder::start(|_| Response::good("ok")));
+        let folder = TempDir::new().unwrap();
+        let report = folder.path().join("both.html");
+        let (a, b) = (good.url("/"), bad.url("/"));
+        let output = ["--format", "tsv", "--out", report.to_str().unwrap()];
+        // A figure has no point for a trial that cannot be judged.
+        let ended = valid(|| run_thalweg(&[&["sweep", &a, &b], &RATES[..], &output].concat()));
+        assert!(matches!(ended.code, Some(0 | 1)), "{ended:?}");
+        let lines: Vec<Vec<&str>> = ended.stdout.lines().map(|line| line.split('\t').collect()).collect();
+        let name = |url: &str| url.trim_start_matches("http://").trim_end_matches('/').to_owned();
+        assert_eq!(lines[0].len(), 19, "{ended:?}");
+        assert_eq!(lines[0][..2], ["dem_req_rate", &format!("req_rate_{}", name(&a))]);
+        assert_eq!(lines[0][18], format!("errors_{}", name(&b)));
+        let rates: Vec<&str> = lines[1..].iter().map(|line| line[0]).collect();
+        assert_eq!(rates, ["20.000", "40.000", "60.000"]);
+        // 0.3 s at each of three rates, and more where a disturbance is made up for.
+        for server in [&good, &bad] {
+            assert!(server.received().len() >= 36, "{} requests", server.received().len());
+        }
+        let page = std::fs::read_to_string(report).unwrap();
+        assert!(page.contains("id=\"targets-throughput\"") && page.len() < 1_500_000, "{} bytes", page.len());
+    }
 }

@@ -9,10 +9,10 @@ use thalweg_sys::resource_limits::raise_descriptors;
 use crate::attackers;
 use crate::authority::{Authority, Issued, Validity};
 use crate::curl;
+use crate::drivers::{BOTH_DRIVERS, drivers};
 use crate::http2;
-use crate::machine;
 use crate::operation::{Successor, ended_well};
-use crate::process::{DRIVERS, PATIENCE, Process, program, run_thalweg, thalweg, until};
+use crate::process::{PATIENCE, Process, program, run_thalweg, thalweg, until};
 
 /// Bytes of the large file.
 const LARGE_BYTES: usize = 5 << 20;
@@ -120,7 +120,8 @@ fn files_arrive_whole_over_both_versions_and_drivers() {
     let place = Place::new();
     let certificate = place.certificate("a", &["a.test"]);
     let log = place.path("access.log");
-    for driver in DRIVERS {
+    // Both drivers: each sends encrypted files in its own way.
+    for driver in BOTH_DRIVERS {
         let root = place.path("root");
         let options = ["--listen", "127.0.0.1:0", "--tls", &certificate, "--driver", driver];
         let logged = ["--access-log", &log, "--log-format", "json"];
@@ -146,7 +147,6 @@ fn files_arrive_whole_over_both_versions_and_drivers() {
 
 #[test]
 fn downloads_that_share_connections_survive_reloads_and_upgrades_over_tls() {
-    let _machine = machine::shared();
     let place = Place::new();
     let certificate = place.certificate("a", &["a.test"]);
     let root = place.path("root");
@@ -166,11 +166,11 @@ fn downloads_of_http_1_survive_reloads_and_upgrades_over_tls() {
     const DOWNLOADS: usize = 2000;
     /// The half of it is more than the buffers between server and client hold.
     const FILE_BYTES: usize = 1_500_000;
-    let _machine = machine::shared();
     // Many hosts give a shell fewer than these downloads and other tests need.
     raise_descriptors(2 * DOWNLOADS as u64).unwrap();
     let content = &large()[..FILE_BYTES];
-    for driver in DRIVERS {
+    // Both drivers: each sends encrypted files in its own way.
+    for driver in BOTH_DRIVERS {
         let place = Place::new();
         let certificate = place.certificate("a", &["a.test"]);
         let root = place.path("root");
@@ -264,30 +264,6 @@ fn clients_that_do_not_know_the_kind_of_key_have_nothing_in_common_with_the_serv
         assert!(said.contains("alert handshake failure"), "{version}: {said}");
     }
     server.stop();
-}
-
-/// A client that leaves its handshake half done costs the server its part of it, and a place.
-#[test]
-fn handshakes_that_are_not_completed_do_not_keep_others_out() {
-    const SECONDS: &str = "60";
-    const FETCHES: usize = 30;
-    let _machine = machine::exclusive();
-    let place = Place::new();
-    let certificate = place.certificate("a", &["a.test"]);
-    let root = place.path("root");
-    for driver in DRIVERS {
-        let server = Server::start(&[&root, "--listen", "127.0.0.1:0", "--tls", &certificate, "--driver", driver]);
-        let port = server.port.to_string();
-        let roles = ["attack", &port, SECONDS, "hello=300", "half_hello=300"];
-        let attackers = Process::start(&mut attackers::client_script(&roles));
-        until("the attackers", PATIENCE, || attackers.stdout().contains("begun").then_some(()));
-        for _ in 0..FETCHES {
-            let reply = server.fetch(&place, "a.test", "/small", &["--max-time", "5"]);
-            assert_eq!((reply.status, &*reply.body), (200, &b"small\n"[..]), "over {driver}");
-        }
-        drop(attackers);
-        server.stop();
-    }
 }
 
 #[test]
@@ -460,7 +436,7 @@ fn an_idle_connection_that_gives_way_ends_in_order() {
     let place = Place::new();
     place.certificate("a", &["a.test"]);
     let file = place.path("thalweg.toml");
-    for driver in DRIVERS {
+    for driver in drivers() {
         let head = format!("listen = [\"127.0.0.1:0\"]\ndriver = \"{driver}\"\ncores = \"0\"");
         let log = place.path(&format!("{driver}.log"));
         let text = configuration(&format!("{head}\n[limits]\nconnections_max = 1\n[log]\naccess = \"{log}\""), "");
@@ -546,4 +522,32 @@ fn what_cannot_be_served_is_explained() {
     check(&["--tls", "self-signed", "--tls-redirect"], "there is nothing to redirect");
     check(&["--check", "--tls", &mixed], "is not that of the certificate");
     check(&["--tls-listen", "127.0.0.1:0"], "there is no certificate");
+}
+
+/// These tests need all CPUs: nextest runs each of them by itself.
+mod alone {
+    use super::*;
+
+    /// A client that leaves its handshake half done costs the server its part of it, and a place.
+    #[test]
+    fn handshakes_that_are_not_completed_do_not_keep_others_out() {
+        const SECONDS: &str = "60";
+        const FETCHES: usize = 30;
+        let place = Place::new();
+        let certificate = place.certificate("a", &["a.test"]);
+        let root = place.path("root");
+        for driver in drivers() {
+            let server = Server::start(&[&root, "--listen", "127.0.0.1:0", "--tls", &certificate, "--driver", driver]);
+            let port = server.port.to_string();
+            let roles = ["attack", &port, SECONDS, "hello=300", "half_hello=300"];
+            let attackers = Process::start(&mut attackers::client_script(&roles));
+            until("the attackers", PATIENCE, || attackers.stdout().contains("begun").then_some(()));
+            for _ in 0..FETCHES {
+                let reply = server.fetch(&place, "a.test", "/small", &[]);
+                assert_eq!((reply.status, &*reply.body), (200, &b"small\n"[..]), "over {driver}");
+            }
+            drop(attackers);
+            server.stop();
+        }
+    }
 }

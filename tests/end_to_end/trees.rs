@@ -9,7 +9,6 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document;
-use crate::machine;
 use crate::process::{ExitedProcess, PATIENCE, Process, run_thalweg, thalweg, until};
 use crate::recorder::{Recorder, Response};
 
@@ -49,7 +48,6 @@ fn json(ended: &ExitedProcess) -> Value {
 
 #[test]
 fn a_tree_is_written_compared_and_found_changed() {
-    let _machine = machine::shared();
     let place = Place::new();
     let tree = place.path("tree");
     let written = files(&["acme-spec", &tree]);
@@ -80,7 +78,6 @@ fn a_tree_is_written_compared_and_found_changed() {
 
 #[test]
 fn figures_are_printed_as_one_document() {
-    let _machine = machine::shared();
     let place = Place::new();
     let document = json(&files(&["specweb99", &place.path("tree"), "--load", "1", "--seed", "7", "--json"]));
     assert_eq!(document["tree"], "specweb99");
@@ -91,7 +88,6 @@ fn figures_are_printed_as_one_document() {
 
 #[test]
 fn a_wrong_name_or_setting_or_directory_is_refused_and_nothing_is_written() {
-    let _machine = machine::shared();
     let place = Place::new();
     fs::create_dir(place.path("full")).unwrap();
     fs::write(place.path("full/kept"), "text").unwrap();
@@ -123,7 +119,6 @@ fn a_wrong_name_or_setting_or_directory_is_refused_and_nothing_is_written() {
 
 #[test]
 fn an_interrupted_tree_leaves_nothing() {
-    let _machine = machine::shared();
     let place = Place::new();
     // More than is written before the signal.
     let writing = Process::start(&mut thalweg(&["files", "mirror", &place.path("tree"), "--size", "20GB"]));
@@ -141,7 +136,6 @@ fn an_interrupted_tree_leaves_nothing() {
 /// The tree goes to a mount point, which exists and is a file system of its own.
 #[test]
 fn a_full_disk_is_named_and_nothing_is_left_on_it() {
-    let _machine = machine::shared();
     let place = Place::new();
     fs::create_dir(place.path("disk")).unwrap();
     let disk = place.path("disk");
@@ -168,7 +162,6 @@ fn a_full_disk_is_named_and_nothing_is_left_on_it() {
 
 #[test]
 fn a_tree_is_requested_as_often_as_its_list_says() {
-    let _machine = machine::shared();
     let place = Place::new();
     let list = place.path("list");
     let written = files(&["specweb99", &place.path("tree"), "--load", "1", "--urls", &list]);

@@ -6,7 +6,6 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-use crate::machine;
 use crate::operation::{Place, Successor, ended_well, listening, said};
 use crate::process::{PATIENCE, Process, program, run_thalweg, thalweg, until};
 
@@ -57,7 +56,6 @@ except OSError as error:
 
 #[test]
 fn everybody_may_connect_whatever_the_umask_unless_it_is_said_otherwise() {
-    let _machine = machine::shared();
     for (keys, mode) in
         [("", 0o666), ("[unix_socket]\nmode = \"0660\"\n", 0o660), ("[unix_socket]\nmode = 0o600\n", 0o600)]
     {
@@ -95,7 +93,6 @@ fn everybody_may_connect_whatever_the_umask_unless_it_is_said_otherwise() {
 
 #[test]
 fn a_socket_belongs_to_the_user_who_serves_and_a_proxy_connects() {
-    let _machine = machine::shared();
     if !is_root() {
         return;
     }
@@ -160,7 +157,6 @@ fn a_socket_belongs_to_the_user_who_serves_and_a_proxy_connects() {
 
 #[test]
 fn the_owner_of_a_socket_has_to_exist() {
-    let _machine = machine::shared();
     let place = Place::new();
     let config = place.path("thalweg.toml");
     for key in ["user", "group"] {

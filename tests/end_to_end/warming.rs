@@ -6,7 +6,6 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::curl::fetch;
-use crate::machine;
 use crate::process::{ExitedProcess, PATIENCE, run_thalweg, until};
 use crate::server::{Server, Tree};
 
@@ -49,7 +48,6 @@ fn document(ended: &ExitedProcess) -> Value {
 
 #[test]
 fn what_a_list_names_is_in_the_cache_afterwards() {
-    let _machine = machine::shared();
     let mirror = Mirror::start("combined");
     let list = "# a list\n/text.txt\nhttp://any.example/large.bin\n2\t7\t/with space.txt\n\n";
     let ended = mirror.warm(list, &["--concurrency", "2"]);
@@ -78,7 +76,6 @@ fn what_a_list_names_is_in_the_cache_afterwards() {
 
 #[test]
 fn logs_name_what_was_requested_most() {
-    let _machine = machine::shared();
     for format in ["common", "json"] {
         let mirror = Mirror::start(format);
         for name in ["text.txt", "data.json", "data.json", "none", "none", "none"] {
@@ -98,7 +95,6 @@ fn logs_name_what_was_requested_most() {
 
 #[test]
 fn failures_before_the_first_object() {
-    let _machine = machine::shared();
     let check = |arguments: &[&str], code: i32, part: &str| {
         let ended = run_thalweg(&[&["cache", "warm"], arguments].concat());
         assert!(ended.code == Some(code), "{ended:?}");

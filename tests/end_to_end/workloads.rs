@@ -8,8 +8,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::document::{self, number, outcome};
-use crate::machine;
-use crate::process::{DRIVERS, ExitedProcess, run_thalweg};
+use crate::drivers::drivers;
+use crate::process::{ExitedProcess, run_thalweg};
 use crate::recorder::{RecordedRequest, Recorder, Response};
 
 /// A file in a folder.
@@ -42,7 +42,6 @@ fn frequencies(received: &[RecordedRequest]) -> BTreeMap<&str, u32> {
 
 #[test]
 fn choices_have_their_frequencies_and_repeat_with_their_seed() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let list = file(&folder, "urls", "/a 5\n/b 2.5\n/c .5\n/d 2e0\n");
     let weights = |exponent: f64| [1.0, 2.0, 3.0, 4.0].map(|rank: f64| rank.powf(-exponent));
@@ -73,11 +72,10 @@ fn choices_have_their_frequencies_and_repeat_with_their_seed() {
 
 #[test]
 fn checks_of_a_file_are_each_for_its_path() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let list = file(&folder, "urls", "/a\n/bb\n/ccc\n/dddd status=404\n");
     let checks = file(&folder, "checks", "# by length\n/a length=1\n/bb length=2,header:x-path=/bb\n/ccc length=4\n");
-    for driver in DRIVERS {
+    for driver in drivers() {
         let recorder = Recorder::start(|received| {
             let (path, length) = (&received.target, received.target.len() - 1);
             let text = format!("HTTP/1.1 200 OK\r\nX-Path: {path}\r\nContent-Length: {length}\r\n\r\n{}", &path[1..]);
@@ -94,7 +92,6 @@ fn checks_of_a_file_are_each_for_its_path() {
 
 #[test]
 fn weights_go_with_checks_of_both_kinds() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let list = file(&folder, "urls", "/a 3\n/bb 1 length=3\n/ccc 1e-9 status=404\n");
     let checks = file(&folder, "checks", "/a status=200,length=1\n");
@@ -111,7 +108,6 @@ fn weights_go_with_checks_of_both_kinds() {
 
 #[test]
 fn a_response_for_the_wrong_request_is_found() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     // SHA-256 of "one" and "two".
     let list = file(
@@ -120,7 +116,7 @@ fn a_response_for_the_wrong_request_is_found() {
         "/one sha256=7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed\n\
          /two sha256=3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3\n",
     );
-    for driver in DRIVERS {
+    for driver in drivers() {
         // Every tenth connection's answers are swapped: each is whole and good but for another
         // request.
         let recorder = Recorder::start(|received| {
@@ -137,10 +133,9 @@ fn a_response_for_the_wrong_request_is_found() {
 
 #[test]
 fn methods_fields_and_bodies_go_out_as_written() {
-    let _machine = machine::shared();
     let folder = TempDir::new().unwrap();
     let body = file(&folder, "body", "line one\nline two\n");
-    for driver in DRIVERS {
+    for driver in drivers() {
         let recorder = Recorder::start(|_| Response::good("ok"));
         let body = format!("@{}", text(&body));
         let load = ["--workers", "1", "--requests", "3", "--method", "PUT", "--body", &body, "--driver", driver];

@@ -1,24 +1,16 @@
 //! The yardstick as a server under test.
 
-use std::net::TcpListener;
-
-use crate::process::{PATIENCE, Process, thalweg, until};
-
-/// A port that was free just now.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("the kernel has a port");
-    listener.local_addr().expect("a listener has an address").port()
-}
+use crate::process::{PATIENCE, Process, free_port, thalweg, until};
 
 /// A yardstick whose requests take `service` each, with so many servers.
-pub struct Yardstick {
+pub(crate) struct Yardstick {
     port: u16,
     _process: Process,
 }
 
 impl Yardstick {
     /// Starts one.
-    pub fn start(service: &str) -> Self {
+    pub(crate) fn start(service: &str) -> Self {
         let port = free_port();
         let listen = format!("127.0.0.1:{port}");
         let process = Process::start(&mut thalweg(&["yardstick", "fixed", "--service", service, "--listen", &listen]));
@@ -28,12 +20,12 @@ impl Yardstick {
     }
 
     /// Its URL.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/", self.port)
     }
 }
 
 /// The command line of a yardstick, for `--restart-…`.
-pub fn yardstick_command(port: u16, options: &str) -> String {
+pub(crate) fn yardstick_command(port: u16, options: &str) -> String {
     format!("{} yardstick fixed --listen 127.0.0.1:{port} {options}", env!("CARGO_BIN_EXE_thalweg"))
 }

@@ -7,30 +7,30 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Cases that belong together: a file.
-pub struct Group {
+pub(crate) struct Group {
     /// The title in the file's first line.
-    pub title: String,
-    pub cases: Vec<Case>,
+    pub(crate) title: String,
+    pub(crate) cases: Vec<Case>,
 }
 
 /// One conversation on a connection of its own.
-pub struct Case {
-    pub title: String,
+pub(crate) struct Case {
+    pub(crate) title: String,
     /// The source of the requirement.
-    pub section: String,
+    pub(crate) section: String,
     /// File and line.
-    pub place: String,
-    pub steps: Vec<Step>,
+    pub(crate) place: String,
+    pub(crate) steps: Vec<Step>,
     /// One of these; the first is ours.
-    pub afters: Vec<After>,
+    pub(crate) afters: Vec<After>,
     /// The reason for a deviation from the section, if there is one.
-    pub note: Option<String>,
+    pub(crate) note: Option<String>,
     /// nginx's behaviour, where it differs.
-    pub nginx: Option<Difference>,
+    pub(crate) nginx: Option<Difference>,
 }
 
 /// A step of a case.
-pub enum Step {
+pub(crate) enum Step {
     /// These bytes are sent, when [`Template::expand`] has made bytes of them.
     Send(Template),
     /// Our direction of the connection is finished.
@@ -41,7 +41,7 @@ pub enum Step {
 
 /// The required state of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum After {
+pub(crate) enum After {
     /// It carries another request and its response.
     Kept,
     /// It is closed, without further bytes.
@@ -49,7 +49,7 @@ pub enum After {
 }
 
 impl After {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Kept => "kept",
             Self::Closed => "closed",
@@ -58,16 +58,16 @@ impl After {
 }
 
 /// The required response.
-pub struct Expected {
+pub(crate) struct Expected {
     /// One of these; the first is ours.
-    pub statuses: Vec<u16>,
+    pub(crate) statuses: Vec<u16>,
     /// Names and values; `None` stands for a field that must not be there.
-    pub fields: Vec<(String, Option<Template>)>,
-    pub body: Body,
+    pub(crate) fields: Vec<(String, Option<Template>)>,
+    pub(crate) body: Body,
 }
 
 /// The required body.
-pub enum Body {
+pub(crate) enum Body {
     /// Not looked at.
     Any,
     /// None is sent, regardless of Content-Length.
@@ -78,19 +78,19 @@ pub enum Body {
 }
 
 /// How nginx differs.
-pub struct Difference {
+pub(crate) struct Difference {
     /// Status codes, and `kept` or `closed`.
-    pub answer: String,
-    pub because: String,
+    pub(crate) answer: String,
+    pub(crate) because: String,
 }
 
 /// Text with escapes, repetitions and what only the server knows.
 #[derive(Clone, Default)]
-pub struct Template(String);
+pub(crate) struct Template(String);
 
 /// Values that only the server knows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Known {
+pub(crate) enum Known {
     /// A file's entity tag.
     Etag,
     /// Its Last-Modified.
@@ -98,27 +98,27 @@ pub enum Known {
 }
 
 /// A byte, or any number of any bytes.
-pub type Symbol = Option<u8>;
+pub(crate) type Symbol = Option<u8>;
 
 impl Template {
     /// The text as it stands in a file of transcripts.
-    pub fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         Self(text.to_owned())
     }
 
     /// Stands for exactly these bytes.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
         Self(bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect())
     }
 
     /// The bytes. `known` returns values of a path that only the server knows.
-    pub fn expand(&self, known: &mut dyn FnMut(Known, &str) -> String) -> Vec<u8> {
+    pub(crate) fn expand(&self, known: &mut dyn FnMut(Known, &str) -> String) -> Vec<u8> {
         self.symbols(known).into_iter().map(|symbol| symbol.unwrap_or(b'*')).collect()
     }
 
     /// Whether `text` is what this stands for; a `*` stands for any bytes, an escaped one for
     /// itself.
-    pub fn matches(&self, text: &[u8], known: &mut dyn FnMut(Known, &str) -> String) -> bool {
+    pub(crate) fn matches(&self, text: &[u8], known: &mut dyn FnMut(Known, &str) -> String) -> bool {
         let symbols = self.symbols(known);
         let parts: Vec<Vec<u8>> =
             symbols.split(Option::is_none).map(|part| part.iter().copied().flatten().collect()).collect();
@@ -184,17 +184,17 @@ fn push_escape<'t>(text: &'t str, symbols: &mut Vec<Symbol>) -> &'t str {
     rest
 }
 
-pub fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+pub(crate) fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     text.windows(part.len()).position(|window| window == part)
 }
 
 /// The folder with the transcripts.
-pub fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance")
 }
 
 /// Reads all transcripts, file by file in the order of their names.
-pub fn groups() -> Vec<Group> {
+pub(crate) fn groups() -> Vec<Group> {
     let entries = fs::read_dir(folder()).expect("the folder of transcripts can be read");
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry can be read").path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));

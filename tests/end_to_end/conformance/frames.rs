@@ -3,7 +3,7 @@
 mod connection;
 mod frame;
 mod hpack;
-pub mod notation;
+pub(crate) mod notation;
 
 use std::net::{TcpListener, TcpStream};
 
@@ -14,15 +14,15 @@ use notation::{Case, Content, End, Expected, Group, Step};
 use super::case::{Known, Template, find, folder};
 use super::peer::{self, Peer, Tree};
 use crate::document::{self, outcome};
-use crate::machine;
-use crate::process::{DRIVERS, PATIENCE, Process, thalweg};
+use crate::drivers::drivers;
+use crate::process::{PATIENCE, Process, thalweg};
 use crate::server::{SECRET, Server};
 
 /// The payload of the PING that shows whether a connection is kept.
 const PROBE: &[u8; 8] = b"is kept?";
 
 /// All transcripts.
-pub fn groups() -> Vec<Group> {
+pub(crate) fn groups() -> Vec<Group> {
     let mut groups = server_groups();
     groups.append(&mut client_groups());
     groups
@@ -189,8 +189,7 @@ fn holds(case: &Case, peer: &Peer) -> Result<(), String> {
 /// All cases against a server of ours; twice, the second time from its cache.
 #[test]
 fn frames_are_answered_over_both_drivers() {
-    let _machine = machine::shared();
-    for driver in DRIVERS {
+    for driver in drivers() {
         let tree = Tree::new();
         let configuration = peer::configure(tree.folder.path());
         let configuration = configuration.to_str().expect("temporary folders have plain names");
@@ -231,9 +230,8 @@ fn ends_as_expected(case: &Case, driver: &str) -> Result<(), String> {
 
 #[test]
 fn frames_end_requests_over_both_drivers() {
-    let _machine = machine::shared();
     let mut wrong = Vec::new();
-    for driver in DRIVERS {
+    for driver in drivers() {
         for case in client_groups().iter().flat_map(|group| &group.cases) {
             if let Err(fault) = ends_as_expected(case, driver) {
                 wrong.push(format!("{} {} ({driver}): {fault}", case.place, case.title));

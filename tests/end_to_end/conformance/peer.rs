@@ -27,18 +27,18 @@ const TEXT_SHA512: &str = "bb96c2fc40d2d54617d6f276febe571f623a8dadf0b734855299b
                            f6b69f2da32b36445d73690b93cbd0f7bfc20e0f7f28553d2a4428f23b716e90";
 
 /// A server under test.
-pub struct Peer {
-    pub address: SocketAddr,
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
     known: RefCell<HashMap<(Known, String), String>>,
 }
 
 impl Peer {
-    pub fn new(address: SocketAddr) -> Self {
+    pub(crate) fn new(address: SocketAddr) -> Self {
         Self { address, known: RefCell::default() }
     }
 
     /// Values of a file that only the server knows.
-    pub fn known(&self, what: Known, path: &str) -> String {
+    pub(crate) fn known(&self, what: Known, path: &str) -> String {
         let key = (what, path.to_owned());
         if let Some(value) = self.known.borrow().get(&key) {
             return value.clone();
@@ -57,7 +57,7 @@ impl Peer {
 }
 
 /// Fills a folder: the tree in `root`, and a secret beside it.
-pub fn fill(folder: &Path) -> PathBuf {
+pub(crate) fn fill(folder: &Path) -> PathBuf {
     let root = folder.join("root");
     let letters = ('a'..='z').collect::<String>();
     let large: Vec<u8> = (0..750_000u32).flat_map(u32::to_be_bytes).collect();
@@ -141,14 +141,14 @@ fn put(path: &Path, bytes: &[u8], changed_s: u64) {
 
 /// nginx, set up as the transcripts expect a server to be, as far as it can be: a master and one
 /// worker.
-pub struct Nginx {
-    pub peer: Peer,
+pub(crate) struct Nginx {
+    pub(crate) peer: Peer,
     process: Process,
 }
 
 impl Nginx {
     /// Starts it over a tree that [`fill`] has made in `folder`.
-    pub fn start(folder: &Path) -> Self {
+    pub(crate) fn start(folder: &Path) -> Self {
         // It inherits its socket, so that no other process can take the port between our choice and
         // its start.
         let listener = TcpListener::bind("127.0.0.1:0").expect("the kernel has a port");
@@ -170,7 +170,7 @@ impl Nginx {
     }
 
     /// Its name and version.
-    pub fn version() -> String {
+    pub(crate) fn version() -> String {
         let said = Process::start(Command::new(program(&["nginx"], "nginx")).arg("-v")).wait(PATIENCE).stderr;
         said.trim().trim_start_matches("nginx version: ").replace('/', " ")
     }
@@ -226,20 +226,20 @@ fn configuration(folder: &Path, address: SocketAddr) -> String {
 }
 
 /// Writes Thalweg's configuration, which names the roots, into a folder that [`fill`] has filled.
-pub fn configure(folder: &Path) -> PathBuf {
+pub(crate) fn configure(folder: &Path) -> PathBuf {
     let file = folder.join("thalweg.toml");
     fs::copy(super::case::folder().join("thalweg.toml"), &file).expect("a file can be copied");
     file
 }
 
 /// A folder that has been filled, for as long as it is needed.
-pub struct Tree {
-    pub folder: TempDir,
-    pub root: PathBuf,
+pub(crate) struct Tree {
+    pub(crate) folder: TempDir,
+    pub(crate) root: PathBuf,
 }
 
 impl Tree {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = TempDir::new().expect("a temporary folder can be made");
         let root = fill(folder.path());
         Self { folder, root }

@@ -8,7 +8,7 @@ use super::case::{Case, Group, Step};
 use super::frames::notation;
 
 /// The version of nginx whose responses the cases state.
-pub const NGINX: &str = "nginx 1.22.1";
+pub(crate) const NGINX: &str = "nginx 1.22.1";
 
 const INTRODUCTION: &str = "\
 # Conformance
@@ -30,7 +30,7 @@ answer is its outcome; after an error of the connection the client closes it wit
 ";
 
 /// Holds the document against the transcripts, or writes it if `THALWEG_WRITE` is set.
-pub fn check(groups: &[Group], of_frames: &[notation::Group]) {
+pub(crate) fn check(groups: &[Group], of_frames: &[notation::Group]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/conformance.md");
     let document = document(groups) + &frames(of_frames);
     if std::env::var_os("THALWEG_WRITE").is_some() {

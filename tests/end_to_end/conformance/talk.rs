@@ -14,24 +14,24 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_millis(200);
 
 /// The request that shows whether a connection is kept.
-pub const PROBE: &str = "GET /probe.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+pub(crate) const PROBE: &str = "GET /probe.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 /// The content of that file.
-pub const PROBE_BODY: &[u8] = b"probe";
+pub(crate) const PROBE_BODY: &[u8] = b"probe";
 
 /// A response.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Response {
-    pub status: u16,
+pub(crate) struct Response {
+    pub(crate) status: u16,
     /// As they came.
-    pub fields: Vec<(String, String)>,
-    pub body: Vec<u8>,
+    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// A connection, and what came on it.
-pub struct Conversation {
+pub(crate) struct Conversation {
     stream: TcpStream,
     /// All that came.
-    pub received: Vec<u8>,
+    pub(crate) received: Vec<u8>,
     /// How much of it belongs to responses that were taken.
     taken: usize,
     ended: bool,
@@ -39,13 +39,13 @@ pub struct Conversation {
 
 impl Response {
     /// The values of a field, one per line.
-    pub fn all(&self, name: &str) -> Vec<&str> {
+    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         let lines = self.fields.iter().filter(|(has, _)| has.eq_ignore_ascii_case(name));
         lines.map(|(_, value)| value.as_str()).collect()
     }
 
     /// The value of a field that is there once.
-    pub fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         match self.all(name)[..] {
             [value] => Some(value),
             _ => None,
@@ -54,25 +54,25 @@ impl Response {
 }
 
 impl Conversation {
-    pub fn begin(address: SocketAddr) -> Self {
+    pub(crate) fn begin(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("a server that listens accepts");
         stream.set_nodelay(true).expect("a socket has no delay");
         Self { stream, received: Vec::new(), taken: 0, ended: false }
     }
 
     /// A server may close before it has read all, so that a failure is none.
-    pub fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
 
     /// Finishes our direction.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
     /// Takes the next response, which has a body unless its status excludes one or `bodiless` is
     /// set. `None` if the connection has ended before its end.
-    pub fn response(&mut self, bodiless: bool) -> Result<Option<Response>, String> {
+    pub(crate) fn response(&mut self, bodiless: bool) -> Result<Option<Response>, String> {
         loop {
             if let Some((response, bytes)) = parse(&self.received[self.taken..], bodiless, self.ended)? {
                 self.taken += bytes;
@@ -90,7 +90,7 @@ impl Conversation {
     /// Finds out whether the connection is still open, and takes what else comes on it. If it has
     /// to be closed, its end is waited for a while: a request on a closed connection can cost what
     /// came before.
-    pub fn end(&mut self, closes: bool) -> Result<(bool, Vec<Response>), String> {
+    pub(crate) fn end(&mut self, closes: bool) -> Result<(bool, Vec<Response>), String> {
         while closes && !self.ended && self.read(GLANCE) {}
         let probed = !self.ended;
         if probed {
@@ -178,7 +178,7 @@ fn unchunk(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
 }
 
 /// The parts of a `multipart/byteranges` (RFC 9110, 14.6): the range of each, and what is in it.
-pub fn parts(response: &Response) -> Result<Vec<(String, Vec<u8>)>, String> {
+pub(crate) fn parts(response: &Response) -> Result<Vec<(String, Vec<u8>)>, String> {
     let media_type = response.field("Content-Type").unwrap_or_default();
     let boundary = media_type.strip_prefix("multipart/byteranges; boundary=").ok_or("not multipart/byteranges")?;
     let boundary = boundary.trim_matches('"');

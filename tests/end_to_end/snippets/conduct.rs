@@ -30,7 +30,7 @@ enum Conduct {
 }
 
 /// Runs the commands of a block in order and returns their faults.
-pub fn run(block: &Block, world: &mut World) -> Vec<String> {
+pub(crate) fn run(block: &Block, world: &mut World) -> Vec<String> {
     if block.contains("thalweg runs") || block.contains("thalweg report") {
         world.store_runs();
     }
@@ -182,7 +182,7 @@ fn is_lack_of_room(said: &str) -> bool {
 }
 
 /// Checks a configuration as `thalweg serve --check` does it, or a session file as `run` reads it.
-pub fn check_toml(block: &Block, world: &mut World) -> Vec<String> {
+pub(crate) fn check_toml(block: &Block, world: &mut World) -> Vec<String> {
     let mut text = block.text.join("\n");
     let is_session = block.words.contains_key("session");
     if !is_session && !text.contains("[[site]]") {

@@ -21,7 +21,7 @@ const PLAIN: [&str; 4] = ["text", "ini", "json", "nginx"];
 
 /// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Language {
+pub(crate) enum Language {
     /// Commands behind a prompt, and what they print.
     Console,
     /// Commands, one per line.
@@ -36,27 +36,27 @@ pub enum Language {
 
 /// A fenced block.
 #[derive(Clone, Debug)]
-pub struct Block {
-    pub file: String,
+pub(crate) struct Block {
+    pub(crate) file: String,
     /// The line of its first content.
-    pub line: usize,
-    pub language: Language,
-    pub words: BTreeMap<String, String>,
-    pub text: Vec<String>,
+    pub(crate) line: usize,
+    pub(crate) language: Language,
+    pub(crate) words: BTreeMap<String, String>,
+    pub(crate) text: Vec<String>,
 }
 
 /// A command, and the line on which it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommandLine {
-    pub line: usize,
-    pub text: String,
+pub(crate) struct CommandLine {
+    pub(crate) line: usize,
+    pub(crate) text: String,
 }
 
 /// The blocks of a document.
 ///
 /// # Errors
 /// A block has no language, or a word that means nothing; or it does not end.
-pub fn blocks(file: &str, text: &str) -> Result<Vec<Block>, String> {
+pub(crate) fn blocks(file: &str, text: &str) -> Result<Vec<Block>, String> {
     let mut blocks = Vec::new();
     let mut lines = text.lines().enumerate();
     while let Some((index, line)) = lines.next() {
@@ -101,35 +101,35 @@ fn read_info(info: &str) -> Result<(Language, BTreeMap<String, String>), String>
 }
 
 impl Block {
-    pub fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         format!("{}:{}", self.file, self.line)
     }
 
     /// Whether something is done with it.
-    pub fn is_tested(&self) -> bool {
+    pub(crate) fn is_tested(&self) -> bool {
         self.language != Language::Plain
     }
 
-    pub fn not_run(&self) -> Option<&str> {
+    pub(crate) fn not_run(&self) -> Option<&str> {
         self.words.get("not-run").map(String::as_str)
     }
 
-    pub fn continues(&self) -> bool {
+    pub(crate) fn continues(&self) -> bool {
         self.words.contains_key("continues")
     }
 
     /// A number behind a word.
-    pub fn number(&self, word: &str) -> Option<i32> {
+    pub(crate) fn number(&self, word: &str) -> Option<i32> {
         let number = self.words.get(word)?;
         Some(number.parse().unwrap_or_else(|_| panic!("{}: {word}={number} is no number", self.place())))
     }
 
-    pub fn contains(&self, part: &str) -> bool {
+    pub(crate) fn contains(&self, part: &str) -> bool {
         self.text.iter().any(|line| line.contains(part))
     }
 
     /// The commands in order.
-    pub fn commands(&self) -> Vec<CommandLine> {
+    pub(crate) fn commands(&self) -> Vec<CommandLine> {
         let mut commands = Vec::new();
         let mut lines = self.text.iter().enumerate();
         while let Some((index, line)) = lines.next() {
@@ -170,7 +170,7 @@ impl Block {
     }
 
     /// A line that looks like a command of Thalweg, with its place.
-    pub fn hidden_command(&self) -> Option<String> {
+    pub(crate) fn hidden_command(&self) -> Option<String> {
         let is_command = |line: &str| {
             line.starts_with("thalweg ") || behind_prompt(line).is_some_and(|command| command.starts_with("thalweg "))
         };

@@ -23,10 +23,10 @@ const PLACEHOLDERS: [(&str, &str); 4] = [
 ];
 
 /// Files that all worlds have in common.
-pub struct Fixtures(TempDir);
+pub(crate) struct Fixtures(TempDir);
 
 impl Fixtures {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = TempDir::new().expect("a temporary folder can be made");
         let authority = Authority::root("staff");
         let issued = authority.server(&["mirror.example.org", "localhost", "127.0.0.1"]);
@@ -51,7 +51,7 @@ impl Fixtures {
         Self(folder)
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 }
@@ -69,7 +69,7 @@ fn access_log() -> String {
 }
 
 /// A world and what runs in it.
-pub struct World {
+pub(crate) struct World {
     /// Keeps the namespaces; killed at the end.
     holder: Process,
     /// A folder that only the world sees, in which commands are run.
@@ -81,7 +81,7 @@ pub struct World {
 
 impl World {
     /// Makes one. Where this is forbidden it is reported, as in [`crate::namespace`].
-    pub fn new(fixtures: &Fixtures, repository: &Path) -> Option<Self> {
+    pub(crate) fn new(fixtures: &Fixtures, repository: &Path) -> Option<Self> {
         let folder = TempDir::new().expect("a temporary folder can be made");
         let mut unshare = Command::new("unshare");
         unshare
@@ -110,7 +110,7 @@ impl World {
     }
 
     /// Starts a command line within the world.
-    pub fn start(&self, line: &str) -> Group {
+    pub(crate) fn start(&self, line: &str) -> Group {
         let line = placeholders_filled(line);
         // A command that is replaced by its program gets signals itself.
         let is_simple = !line.contains(['|', ';', '\n']) && !line.contains("&&");
@@ -137,18 +137,18 @@ impl World {
     }
 
     /// Runs a command line, which has to succeed.
-    pub fn prepare(&self, line: &str) {
+    pub(crate) fn prepare(&self, line: &str) {
         let ended = self.start(line).wait(PATIENCE);
         assert_eq!(ended.code, Some(0), "{line}: {ended:?}");
     }
 
     /// Keeps a command running until the world ends.
-    pub fn keep(&mut self, place: String, group: Group) {
+    pub(crate) fn keep(&mut self, place: String, group: Group) {
         self.running.push((place, group));
     }
 
     /// Serves the files of the world where nobody listens yet.
-    pub fn serve_at(&mut self, port: u16) {
+    pub(crate) fn serve_at(&mut self, port: u16) {
         if self.listens_at(port) {
             return;
         }
@@ -172,7 +172,7 @@ impl World {
     }
 
     /// Stores some runs, once, for commands that report on stored runs.
-    pub fn store_runs(&mut self) {
+    pub(crate) fn store_runs(&mut self) {
         if std::mem::replace(&mut self.has_runs, true) {
             return;
         }
@@ -186,7 +186,7 @@ impl World {
     }
 
     /// Ends what still runs, as its user would, and returns the faults of that.
-    pub fn end(mut self) -> Vec<String> {
+    pub(crate) fn end(mut self) -> Vec<String> {
         const PATIENCE: Duration = Duration::from_secs(20);
         let mut faults = Vec::new();
         for (place, mut group) in self.running.drain(..).rev() {
@@ -203,7 +203,7 @@ impl World {
 }
 
 /// A command with all processes that it starts. They end with this value.
-pub struct Group {
+pub(crate) struct Group {
     process: Option<Process>,
 }
 
@@ -212,20 +212,20 @@ impl Group {
         self.process.as_mut().expect("it was not waited for")
     }
 
-    pub fn ended(&mut self) -> Option<i32> {
+    pub(crate) fn ended(&mut self) -> Option<i32> {
         self.process().ended().map(|status| status.code().unwrap_or(-1))
     }
 
-    pub fn stdout(&mut self) -> String {
+    pub(crate) fn stdout(&mut self) -> String {
         self.process().stdout()
     }
 
     /// Sends a signal as a terminal would.
-    pub fn signal(&mut self, name: &str) {
+    pub(crate) fn signal(&mut self, name: &str) {
         kill(name, self.process().id());
     }
 
-    pub fn wait(mut self, patience: Duration) -> ExitedProcess {
+    pub(crate) fn wait(mut self, patience: Duration) -> ExitedProcess {
         let process = self.process.take().expect("it was not waited for");
         let id = process.id();
         let ended = process.wait(patience);

@@ -12,37 +12,37 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The side of the connection that we play.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub(crate) enum Side {
     Client,
     Server,
 }
 
 /// A frame that has come, and the fields of its header block.
 #[derive(Debug)]
-pub struct Received {
-    pub frame: Frame,
-    pub fields: Fields,
+pub(crate) struct Received {
+    pub(crate) frame: Frame,
+    pub(crate) fields: Fields,
 }
 
 /// A connection, and what came on it.
-pub struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     decoder: Decoder,
     /// All bytes that came.
-    pub received: Vec<u8>,
+    pub(crate) received: Vec<u8>,
     /// How many of them have been made frames of.
     parsed: usize,
     is_ended: bool,
     /// Frames that were not looked for yet.
-    pub waiting: Vec<Received>,
+    pub(crate) waiting: Vec<Received>,
     /// Streams in the order in which the peer has ended them.
-    pub ended: Vec<u32>,
+    pub(crate) ended: Vec<u32>,
 }
 
 impl Connection {
     /// A connection, begun properly unless it `is_bare`: prefaces and SETTINGS of both sides are
     /// exchanged and acknowledged.
-    pub fn begin(stream: TcpStream, side: Side, is_bare: bool) -> Result<Self, String> {
+    pub(crate) fn begin(stream: TcpStream, side: Side, is_bare: bool) -> Result<Self, String> {
         stream.set_nodelay(true).expect("a socket has no delay");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket has a timeout");
         let (decoder, received, waiting, ended) = (Decoder::default(), Vec::new(), Vec::new(), Vec::new());
@@ -72,17 +72,17 @@ impl Connection {
     }
 
     /// A peer may close before it has read all, so that a failure is none.
-    pub fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
 
     /// Finishes our direction.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
     /// Takes the first frame of this kind. `None` if the connection has ended without one.
-    pub fn take(&mut self, is_wanted: impl Fn(&Frame) -> bool) -> Result<Option<Received>, String> {
+    pub(crate) fn take(&mut self, is_wanted: impl Fn(&Frame) -> bool) -> Result<Option<Received>, String> {
         loop {
             if let Some(place) = self.waiting.iter().position(|received| is_wanted(&received.frame)) {
                 return Ok(Some(self.waiting.remove(place)));
@@ -94,7 +94,7 @@ impl Connection {
     }
 
     /// Waits for the end of the connection, and keeps what comes before.
-    pub fn drain(&mut self) -> Result<(), String> {
+    pub(crate) fn drain(&mut self) -> Result<(), String> {
         while self.read()? {}
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Frames of HTTP/2 as bytes (RFC 9113, 4 and 6), with nothing of the server's own code.
 
 /// The preface of a client (RFC 9113, 3.4).
-pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const HEAD_BYTES: usize = 9;
 
@@ -58,41 +58,41 @@ const SETTINGS: [&str; 10] = [
     "NO_RFC7540_PRIORITIES",
 ];
 
-pub const DATA: u8 = 0x0;
-pub const HEADERS: u8 = 0x1;
-pub const PRIORITY: u8 = 0x2;
-pub const RST_STREAM: u8 = 0x3;
-pub const SETTINGS_KIND: u8 = 0x4;
-pub const PING: u8 = 0x6;
-pub const GOAWAY: u8 = 0x7;
-pub const WINDOW_UPDATE: u8 = 0x8;
-pub const CONTINUATION: u8 = 0x9;
-pub const PRIORITY_UPDATE: u8 = 0x10;
+pub(crate) const DATA: u8 = 0x0;
+pub(crate) const HEADERS: u8 = 0x1;
+pub(crate) const PRIORITY: u8 = 0x2;
+pub(crate) const RST_STREAM: u8 = 0x3;
+pub(crate) const SETTINGS_KIND: u8 = 0x4;
+pub(crate) const PING: u8 = 0x6;
+pub(crate) const GOAWAY: u8 = 0x7;
+pub(crate) const WINDOW_UPDATE: u8 = 0x8;
+pub(crate) const CONTINUATION: u8 = 0x9;
+pub(crate) const PRIORITY_UPDATE: u8 = 0x10;
 
 /// Of DATA and HEADERS.
-pub const END_STREAM: u8 = 0x1;
+pub(crate) const END_STREAM: u8 = 0x1;
 /// Of SETTINGS and PING.
-pub const ACK: u8 = 0x1;
-pub const END_HEADERS: u8 = 0x4;
-pub const PADDED: u8 = 0x8;
-pub const HAS_PRIORITY: u8 = 0x20;
+pub(crate) const ACK: u8 = 0x1;
+pub(crate) const END_HEADERS: u8 = 0x4;
+pub(crate) const PADDED: u8 = 0x8;
+pub(crate) const HAS_PRIORITY: u8 = 0x20;
 
 /// A frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Frame {
-    pub kind: u8,
-    pub flags: u8,
-    pub stream: u32,
-    pub payload: Vec<u8>,
+pub(crate) struct Frame {
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) stream: u32,
+    pub(crate) payload: Vec<u8>,
 }
 
 impl Frame {
-    pub fn new(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Self {
+    pub(crate) fn new(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Self {
         Self { kind, flags, stream, payload: payload.to_vec() }
     }
 
     /// The bytes, with a head that says this length instead of the true one if there is one.
-    pub fn to_bytes(&self, length: Option<u32>) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self, length: Option<u32>) -> Vec<u8> {
         let length = length.unwrap_or(self.payload.len() as u32).to_be_bytes();
         let mut bytes = vec![length[1], length[2], length[3], self.kind, self.flags];
         bytes.extend_from_slice(&self.stream.to_be_bytes());
@@ -101,7 +101,7 @@ impl Frame {
     }
 
     /// The first frame of these bytes, and how many it takes.
-    pub fn parse(bytes: &[u8]) -> Option<(Self, usize)> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, usize)> {
         let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         let payload = rest.get(..length)?;
@@ -109,12 +109,12 @@ impl Frame {
         Some((Self::new(head[3], head[4], stream, payload), HEAD_BYTES + length))
     }
 
-    pub fn has(&self, flag: u8) -> bool {
+    pub(crate) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
     /// In the notation of the transcripts.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let payload = match self.kind {
             RST_STREAM if self.payload.len() == 4 => code_name(number(&self.payload)),
             GOAWAY if self.payload.len() >= 8 => {
@@ -130,26 +130,26 @@ impl Frame {
 }
 
 /// A number of up to four bytes.
-pub fn number(bytes: &[u8]) -> u32 {
+pub(crate) fn number(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, |number, &byte| number << 8 | u32::from(byte))
 }
 
 /// The number of a kind, by name or as `0x…`.
-pub fn kind(name: &str) -> Option<u8> {
+pub(crate) fn kind(name: &str) -> Option<u8> {
     lookup(&KINDS, name).and_then(|kind| u8::try_from(kind).ok())
 }
 
 /// The number of an error code.
-pub fn code(name: &str) -> Option<u32> {
+pub(crate) fn code(name: &str) -> Option<u32> {
     lookup(&CODES, name)
 }
 
-pub fn code_name(code: u32) -> String {
+pub(crate) fn code_name(code: u32) -> String {
     CODES.get(code as usize).map_or_else(|| format!("{code:#x}"), |&name| name.to_owned())
 }
 
 /// Settings as their frame has them, from `NAME=VALUE NAME=VALUE`.
-pub fn settings(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn settings(text: &str) -> Option<Vec<u8>> {
     let mut payload = Vec::new();
     for entry in text.split_whitespace() {
         let (name, value) = entry.split_once('=')?;

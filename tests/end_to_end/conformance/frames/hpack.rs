@@ -46,18 +46,18 @@ static CODES: LazyLock<HashMap<(u8, u32), u8>> = LazyLock::new(|| {
     codes
 });
 
-pub type Fields = Vec<(String, String)>;
+pub(crate) type Fields = Vec<(String, String)>;
 
 /// The decoder of one direction of a connection.
 #[derive(Default)]
-pub struct Decoder {
+pub(crate) struct Decoder {
     /// The newest entry first. Nothing is evicted: an encoder refers to no entry that it evicted.
     table: Vec<(String, String)>,
 }
 
 impl Decoder {
     /// The fields of a block; `None` if it is none.
-    pub fn decode(&mut self, mut block: &[u8]) -> Option<Fields> {
+    pub(crate) fn decode(&mut self, mut block: &[u8]) -> Option<Fields> {
         let mut fields = Fields::new();
         while let &[first, ..] = block {
             let (prefix, is_indexed) = match first {
@@ -138,7 +138,7 @@ fn huffman(text: &[u8]) -> Vec<u8> {
 }
 
 /// Appends a field as a literal that changes no table.
-pub fn write(name: &[u8], value: &[u8], block: &mut Vec<u8>) {
+pub(crate) fn write(name: &[u8], value: &[u8], block: &mut Vec<u8>) {
     block.push(0);
     for text in [name, value] {
         if text.len() < 0x7f {

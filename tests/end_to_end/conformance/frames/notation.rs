@@ -11,28 +11,28 @@ use super::frame::{self, Frame};
 use super::hpack;
 
 /// Cases that belong together: a file.
-pub struct Group {
-    pub title: String,
-    pub cases: Vec<Case>,
+pub(crate) struct Group {
+    pub(crate) title: String,
+    pub(crate) cases: Vec<Case>,
 }
 
 /// One connection.
-pub struct Case {
-    pub title: String,
+pub(crate) struct Case {
+    pub(crate) title: String,
     /// The source of the requirement.
-    pub section: String,
+    pub(crate) section: String,
     /// File and line.
-    pub place: String,
+    pub(crate) place: String,
     /// Nothing is sent before the first step, not even the preface.
-    pub is_bare: bool,
-    pub steps: Vec<Step>,
-    pub end: End,
+    pub(crate) is_bare: bool,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) end: End,
     /// The reason for a deviation from the section, if there is one.
-    pub note: Option<String>,
+    pub(crate) note: Option<String>,
 }
 
 /// A step of a case.
-pub enum Step {
+pub(crate) enum Step {
     Send(Sent),
     Bytes(Template),
     /// Our direction of the connection is finished.
@@ -43,7 +43,7 @@ pub enum Step {
 }
 
 /// The end of a case.
-pub enum End {
+pub(crate) enum End {
     /// A PING is answered, and nothing comes before the answer.
     Kept,
     /// The connection is closed, and nothing comes before that.
@@ -53,7 +53,7 @@ pub enum End {
 }
 
 /// Frames that are sent: the same on one stream or on several.
-pub struct Sent {
+pub(crate) struct Sent {
     kind: u8,
     streams: Vec<u32>,
     flags: u8,
@@ -71,13 +71,13 @@ enum Payload {
 }
 
 /// Frames that have to come.
-pub struct Expected {
-    pub stream: u32,
-    pub ends: bool,
-    pub content: Content,
+pub(crate) struct Expected {
+    pub(crate) stream: u32,
+    pub(crate) ends: bool,
+    pub(crate) content: Content,
 }
 
-pub enum Content {
+pub(crate) enum Content {
     /// The status of a response, or method and path of a request; and fields, of which `None`
     /// stands for one that must not be there.
     Head {
@@ -101,7 +101,7 @@ pub enum Content {
 
 impl Sent {
     /// The frames as bytes.
-    pub fn bytes(&self, known: &mut dyn FnMut(Known, &str) -> String) -> Vec<u8> {
+    pub(crate) fn bytes(&self, known: &mut dyn FnMut(Known, &str) -> String) -> Vec<u8> {
         let mut payload = self.prefix.clone();
         match &self.payload {
             Payload::Bytes(bytes) => payload.extend_from_slice(&bytes.expand(known)),
@@ -119,7 +119,7 @@ impl Sent {
 
 impl Case {
     /// Status codes and error codes that come, and what becomes of the connection or the request.
-    pub fn answer(&self) -> String {
+    pub(crate) fn answer(&self) -> String {
         let mut parts: Vec<String> = Vec::new();
         for step in &self.steps {
             match step {
@@ -147,7 +147,7 @@ impl Case {
 }
 
 /// Reads all transcripts of a folder, file by file in the order of their names.
-pub fn groups(folder: &Path) -> Vec<Group> {
+pub(crate) fn groups(folder: &Path) -> Vec<Group> {
     let entries = fs::read_dir(folder).expect("the folder of transcripts can be read");
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry can be read").path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
