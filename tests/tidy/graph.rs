@@ -7,29 +7,29 @@ use crate::repository::{REPOSITORY, joined};
 use crate::source::Source;
 
 /// The modules that hang on one root file, such as `src/lib.rs`.
-pub struct Graph<'s> {
+pub(crate) struct Graph<'s> {
     /// The root first; a module stands behind its parent.
-    pub modules: Vec<Module<'s>>,
+    pub(crate) modules: Vec<Module<'s>>,
 }
 
-pub struct Module<'s> {
+pub(crate) struct Module<'s> {
     /// From the crate's root on, which has none.
-    pub path: Vec<String>,
-    pub file: String,
-    pub parent: Option<usize>,
+    pub(crate) path: Vec<String>,
+    pub(crate) file: String,
+    pub(crate) parent: Option<usize>,
     names: &'s Names,
     children: BTreeMap<String, usize>,
 }
 
 /// Code in one module names something that is defined in another one.
 #[derive(Clone, Debug)]
-pub struct Use {
-    pub from: usize,
-    pub to: usize,
+pub(crate) struct Use {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
     /// As it is called where it is defined.
-    pub name: String,
-    pub file: String,
-    pub line: usize,
+    pub(crate) name: String,
+    pub(crate) file: String,
+    pub(crate) line: usize,
 }
 
 /// The target of a path.
@@ -42,7 +42,7 @@ enum Target {
 const IMPORTS_MAX: usize = 16;
 
 /// All crates of the workspace and the programs beside it.
-pub fn all() -> Vec<Graph<'static>> {
+pub(crate) fn all() -> Vec<Graph<'static>> {
     let roots = ["src/lib.rs", "src/main.rs"];
     let folders = REPOSITORY.packages().into_iter().map(|package| package.folder);
     let files = folders.flat_map(|folder| roots.map(|root| joined(&folder, root)));
@@ -50,7 +50,7 @@ pub fn all() -> Vec<Graph<'static>> {
 }
 
 impl<'s> Graph<'s> {
-    pub fn new(root: &str, sources: &'s [Source]) -> Self {
+    pub(crate) fn new(root: &str, sources: &'s [Source]) -> Self {
         let files = sources.iter().map(|source| (&*source.file, source)).collect();
         let mut graph = Self { modules: Vec::new() };
         let folder = root.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -60,7 +60,7 @@ impl<'s> Graph<'s> {
     }
 
     /// The crate's folder, for people: `crates/serve`.
-    pub fn folder(&self) -> &str {
+    pub(crate) fn folder(&self) -> &str {
         self.modules[0].file.rsplit_once("/src/").map_or("", |(folder, _)| folder)
     }
 
@@ -102,7 +102,7 @@ impl<'s> Graph<'s> {
     }
 
     /// All uses between two modules. Declarations of modules and re-exports are none.
-    pub fn uses(&self) -> Vec<Use> {
+    pub(crate) fn uses(&self) -> Vec<Use> {
         let mut uses = Vec::new();
         for (from, module) in self.modules.iter().enumerate() {
             let imports = module.names.imports.values().filter(|import| !import.reexport).map(|import| &import.path);
@@ -171,7 +171,7 @@ impl<'s> Graph<'s> {
 }
 
 #[cfg(test)]
-pub fn of_texts(texts: &[(&str, &str)]) -> Vec<Source> {
+pub(crate) fn of_texts(texts: &[(&str, &str)]) -> Vec<Source> {
     texts.iter().map(|(file, text)| Source::parse(file, (*text).to_owned())).collect()
 }
 

@@ -12,41 +12,41 @@ use crate::source::{attributes, for_tests, line};
 /// The names of one module, without its child modules. Code that is compiled for tests alone is
 /// left out.
 #[derive(Default)]
-pub struct Names {
+pub(crate) struct Names {
     /// Names of types, functions, constants, traits and macros that it defines.
-    pub defined: BTreeSet<String>,
+    pub(crate) defined: BTreeSet<String>,
     /// Imports by the name that they have here.
-    pub imports: BTreeMap<String, Import>,
+    pub(crate) imports: BTreeMap<String, Import>,
     /// Modules and enums of which everything is imported.
-    pub globs: Vec<Path>,
+    pub(crate) globs: Vec<Path>,
     /// Paths in code, beginning with a name or with `crate`, `self` or `super`.
-    pub used: Vec<Path>,
+    pub(crate) used: Vec<Path>,
     /// Local variables: one that has the name of a function hides it.
     variables: BTreeSet<String>,
-    pub children: Vec<Child>,
+    pub(crate) children: Vec<Child>,
 }
 
 #[derive(Clone)]
-pub struct Path {
-    pub segments: Vec<String>,
-    pub line: usize,
+pub(crate) struct Path {
+    pub(crate) segments: Vec<String>,
+    pub(crate) line: usize,
 }
 
-pub struct Import {
-    pub path: Path,
+pub(crate) struct Import {
+    pub(crate) path: Path,
     /// Whether others can name it by this module's path.
-    pub reexport: bool,
+    pub(crate) reexport: bool,
 }
 
-pub struct Child {
-    pub name: String,
+pub(crate) struct Child {
+    pub(crate) name: String,
     /// The value of `#[path]`.
-    pub path: Option<String>,
+    pub(crate) path: Option<String>,
     /// Its content if it is an inline module.
-    pub inline: Option<Names>,
+    pub(crate) inline: Option<Names>,
 }
 
-pub fn names(file: &syn::File) -> Names {
+pub(crate) fn names(file: &syn::File) -> Names {
     let mut collector = Collector::default();
     file.items.iter().for_each(|item| collector.item(item));
     collector.finish()
@@ -199,9 +199,11 @@ impl<'ast> Visit<'ast> for Collector {
         visit::visit_pat_ident(self, pattern);
     }
 
-    /// Names in attributes are of other crates, but for paths of functions that serde calls.
+    /// Attributes whose arguments are code of this crate; names in others are of other crates. Serde
+    /// and schemars name functions and types in strings.
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {
-        if attribute.path().is_ident("serde") {
+        let is_one_of = |names: &[&str]| names.iter().any(|name| attribute.path().is_ident(name));
+        if is_one_of(&["serde", "schemars"]) {
             let _ = attribute.parse_nested_meta(|meta| {
                 let value: syn::LitStr = meta.value()?.parse()?;
                 if let Ok(path) = value.parse::<syn::Path>() {
@@ -209,6 +211,10 @@ impl<'ast> Visit<'ast> for Collector {
                 }
                 Ok(())
             });
+        } else if is_one_of(&["arg", "command", "error", "group", "value"])
+            && let syn::Meta::List(list) = &attribute.meta
+        {
+            self.tokens(list.tokens.clone());
         }
     }
 
@@ -253,7 +259,8 @@ fn names_are_found_wherever_code_has_them() {
         pub(crate) use super::d::E as F;
         #[cfg(test)] use crate::no::One;
         mod child { fn inner(x: crate::no::Two) {} }
-        #[serde(with = "crate::g::form")] struct H(crate::i::J<k::L>);
+        #[serde(with = "crate::g::form")] #[derive(x::Y)] struct H(crate::i::J<k::L>);
+        #[error("{}: {z}", a.b(), z = crate::y::Z)] struct I;
         impl super::M for H { #[cfg(test)] fn n() { crate::no::Three } }
         pub(in crate::no) fn f(o: u8) { use self::p::q; format!("{}", r::s(T, o.u)); match o { V => {} } w(o) }
         #[cfg(all(test, unix))] mod tests {}
@@ -268,13 +275,13 @@ fn names_are_found_wherever_code_has_them() {
         [("B", "crate::a::B", false), ("F", "super::d::E", true), ("a", "crate::a", false), ("q", "self::p::q", false)];
     assert_eq!(imports, expected.map(|(name, path, reexport)| (name, path.to_owned(), reexport)));
     assert_eq!(names.globs[0].segments, ["crate", "c"]);
-    assert_eq!(names.defined.iter().collect::<Vec<_>>(), ["H", "f"]);
+    assert_eq!(names.defined.iter().collect::<Vec<_>>(), ["H", "I", "f"]);
     assert_eq!(names.children.iter().map(|child| &*child.name).collect::<Vec<_>>(), ["child"]);
     let used: BTreeSet<_> = names.used.iter().map(|path| path.segments.join("::")).collect();
-    for path in ["crate::g::form", "crate::i::J", "k::L", "super::M", "H", "r::s", "T", "V", "w"] {
+    for path in ["crate::g::form", "crate::i::J", "k::L", "super::M", "H", "r::s", "T", "V", "w", "crate::y::Z"] {
         assert!(used.contains(path), "{path} is used: {used:?}");
     }
-    for path in ["crate::no::One", "crate::no::Two", "crate::no::Three", "crate::no", "o"] {
+    for path in ["crate::no::One", "crate::no::Two", "crate::no::Three", "crate::no", "o", "x::Y", "b"] {
         assert!(!used.contains(path), "{path} is not used: {used:?}");
     }
 }

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use crate::Fault;
 use crate::repository::{REPOSITORY, joined};
 use crate::source::Source;
-use crate::{Fault, assert_none};
 
 const TRIED: &str = "bench/TRIED.md";
 
@@ -134,39 +134,29 @@ fn other_texts() -> impl Iterator<Item = (&'static str, String)> {
     others.filter_map(|file| Some((&**file, REPOSITORY.text_if_any(file)?)))
 }
 
-#[test]
-fn paths_in_comments_exist() {
+pub(crate) fn paths_in_comments_exist() -> Vec<Fault> {
     let comments = REPOSITORY
         .sources
         .iter()
         .filter(|source| !source.file.starts_with("tests/tidy/"))
         .flat_map(|source| source.comments.iter().map(move |comment| (source, comment)));
-    assert_none(
-        comments
-            .flat_map(|(source, comment)| check_paths(&source.file, comment.line, &comment.joined(), &exists))
-            .collect(),
-    );
+    comments.flat_map(|(source, comment)| check_paths(&source.file, comment.line, &comment.joined(), &exists)).collect()
 }
 
-#[test]
-fn paths_in_documents_and_scripts_exist() {
+pub(crate) fn paths_in_documents_and_scripts_exist() -> Vec<Fault> {
     let faults = other_texts().flat_map(|(file, text)| {
         let lines = text.lines().enumerate();
         lines.flat_map(|(index, line)| check_paths(file, index + 1, line, &exists)).collect::<Vec<_>>()
     });
-    assert_none(faults.collect());
+    faults.collect()
 }
 
-#[test]
-fn links_lead_to_headings_that_exist() {
+pub(crate) fn links_lead_to_headings_that_exist() -> Vec<Fault> {
     let documents = other_texts().filter(|(file, _)| file.ends_with(".md"));
-    assert_none(
-        documents.flat_map(|(file, text)| check_links(file, &text, &exists, &|path| REPOSITORY.text(path))).collect(),
-    );
+    documents.flat_map(|(file, text)| check_links(file, &text, &exists, &|path| REPOSITORY.text(path))).collect()
 }
 
-#[test]
-fn paths_in_help_texts_exist() {
+pub(crate) fn paths_in_help_texts_exist() -> Vec<Fault> {
     let mut faults = Vec::new();
     for command in ["", "run", "find", "replay", "serve", "demo", "schema"] {
         let mut help = Command::new(env!("CARGO_BIN_EXE_thalweg"));
@@ -175,15 +165,14 @@ fn paths_in_help_texts_exist() {
         let text = String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
         faults.extend(check_paths(&format!("thalweg {command} --help"), 1, &text, &exists));
     }
-    assert_none(faults);
+    faults
 }
 
-#[test]
-fn entries_of_what_was_tried_exist() {
+pub(crate) fn entries_of_what_was_tried_exist() -> Vec<Fault> {
     let tried = REPOSITORY.text(TRIED);
     let entries = headings(&tried).collect();
     let sources = REPOSITORY.sources.iter().filter(|source| !source.file.starts_with("tests/tidy/"));
-    assert_none(sources.flat_map(|source| check_entries(source, &entries)).collect());
+    sources.flat_map(|source| check_entries(source, &entries)).collect()
 }
 
 #[test]

@@ -7,20 +7,23 @@ use std::sync::LazyLock;
 
 use crate::source::Source;
 
-/// The checkout that this test was compiled in.
-pub static REPOSITORY: LazyLock<Repository> = LazyLock::new(Repository::read);
+/// The folder of the checkout that this test was compiled in.
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-pub struct Repository {
+/// The files of that checkout.
+pub(crate) static REPOSITORY: LazyLock<Repository> = LazyLock::new(Repository::read);
+
+pub(crate) struct Repository {
     root: PathBuf,
     /// Paths from the root, sorted.
-    pub files: Vec<String>,
+    pub(crate) files: Vec<String>,
     /// The Rust files, parsed.
-    pub sources: Vec<Source>,
+    pub(crate) sources: Vec<Source>,
 }
 
 impl Repository {
     fn read() -> Self {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let root = PathBuf::from(ROOT);
         let files = tracked(&root).unwrap_or_else(|| walked(&root));
         assert!(files.len() > 300, "the repository has {} files only", files.len());
         let rust: Vec<_> = files.iter().filter(|file| file.ends_with(".rs")).collect();
@@ -36,21 +39,21 @@ impl Repository {
         Self { root, files, sources }
     }
 
-    pub fn text(&self, file: &str) -> String {
+    pub(crate) fn text(&self, file: &str) -> String {
         fs::read_to_string(self.root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
     }
 
     /// The text of a file, unless it is none or not UTF-8.
-    pub fn text_if_any(&self, file: &str) -> Option<String> {
+    pub(crate) fn text_if_any(&self, file: &str) -> Option<String> {
         fs::read_to_string(self.root.join(file)).ok()
     }
 
-    pub fn bytes(&self, file: &str) -> u64 {
+    pub(crate) fn bytes(&self, file: &str) -> u64 {
         fs::symlink_metadata(self.root.join(file)).map_or(0, |metadata| metadata.len())
     }
 
     /// A file or a folder that holds one.
-    pub fn has(&self, path: &str) -> bool {
+    pub(crate) fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         let at = self.files.partition_point(|file| file.as_str() < path);
         // Between a folder and its files, names such as `folder-2` may stand.
@@ -61,32 +64,32 @@ impl Repository {
     }
 
     /// The manifests of the workspace's packages, each with its folder.
-    pub fn packages(&self) -> Vec<Package> {
+    pub(crate) fn packages(&self) -> Vec<Package> {
         let manifests = self.files.iter().filter(|file| file.ends_with("/Cargo.toml"));
         manifests.map(|file| Package::read(file.trim_end_matches("/Cargo.toml"), &self.text(file))).collect()
     }
 }
 
 /// A package, as its Cargo.toml describes it.
-pub struct Package {
+pub(crate) struct Package {
     /// The folder, from the repository's root.
-    pub folder: String,
-    pub manifest: toml::Table,
+    pub(crate) folder: String,
+    pub(crate) manifest: toml::Table,
 }
 
 impl Package {
-    pub fn read(folder: &str, manifest: &str) -> Self {
+    pub(crate) fn read(folder: &str, manifest: &str) -> Self {
         let manifest = manifest.parse().unwrap_or_else(|error| panic!("{folder}/Cargo.toml: {error}"));
         Self { folder: folder.to_owned(), manifest }
     }
 
     /// The last part of the folder, such as `serve`.
-    pub fn short_name(&self) -> &str {
+    pub(crate) fn short_name(&self) -> &str {
         self.folder.rsplit('/').next().unwrap_or_default()
     }
 
     /// Names of the packages in one of its tables of dependencies.
-    pub fn dependencies(&self, table: &str) -> Vec<String> {
+    pub(crate) fn dependencies(&self, table: &str) -> Vec<String> {
         self.manifest
             .get(table)
             .and_then(toml::Value::as_table)
@@ -95,7 +98,7 @@ impl Package {
 
     /// Root files of tests, examples and programs that the manifest names, from the repository's
     /// root.
-    pub fn named_targets(&self) -> Vec<String> {
+    pub(crate) fn named_targets(&self) -> Vec<String> {
         let tables = ["bin", "test", "example", "bench"].iter().filter_map(|kind| self.manifest.get(*kind)?.as_array());
         let paths = tables.flatten().filter_map(|target| target.get("path")?.as_str());
         paths.map(|path| joined(&self.folder, path)).collect()
@@ -103,7 +106,7 @@ impl Package {
 }
 
 /// A relative path from a folder, without `.` and `..`.
-pub fn joined(folder: &str, path: &str) -> String {
+pub(crate) fn joined(folder: &str, path: &str) -> String {
     let mut parts: Vec<_> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/') {
         match part {

@@ -10,37 +10,37 @@ use syn::{Attribute, ImplItemFn, Item, ItemFn, ItemImpl, ItemTrait, TraitItemFn}
 
 use crate::paths::{self, Names};
 
-pub struct Source {
+pub(crate) struct Source {
     /// From the repository's root.
-    pub file: String,
-    pub text: String,
+    pub(crate) file: String,
+    pub(crate) text: String,
     /// Whether the file begins with `#![forbid(unsafe_code)]`.
-    pub forbids_unsafe: bool,
-    pub functions: Vec<Function>,
-    pub comments: Vec<Comment>,
+    pub(crate) forbids_unsafe: bool,
+    pub(crate) functions: Vec<Function>,
+    pub(crate) comments: Vec<Comment>,
     /// The module that the file is.
-    pub names: Names,
+    pub(crate) names: Names,
 }
 
-pub struct Function {
+pub(crate) struct Function {
     /// With the type that it belongs to, such as `Engine::run`.
-    pub name: String,
-    pub line: usize,
+    pub(crate) name: String,
+    pub(crate) line: usize,
     /// From `fn` to the closing brace.
-    pub lines: usize,
+    pub(crate) lines: usize,
 }
 
 /// Whole-line comments of one kind, one below the other.
-pub struct Comment {
-    pub line: usize,
+pub(crate) struct Comment {
+    pub(crate) line: usize,
     /// Text without the slashes and the space behind them; one entry per line.
-    pub text: Vec<String>,
+    pub(crate) text: Vec<String>,
     /// Characters of each line from column 0 on.
-    pub widths: Vec<usize>,
+    pub(crate) widths: Vec<usize>,
 }
 
 impl Source {
-    pub fn parse(file: &str, text: String) -> Self {
+    pub(crate) fn parse(file: &str, text: String) -> Self {
         let tokens: TokenStream = text.parse().unwrap_or_else(|error| panic!("{file}: {error}"));
         let mut literals = Vec::new();
         multiline_literals(tokens.clone(), &mut literals);
@@ -60,7 +60,7 @@ impl Source {
 
 impl Comment {
     /// All of it in one line.
-    pub fn joined(&self) -> String {
+    pub(crate) fn joined(&self) -> String {
         self.text.iter().flat_map(|line| line.split_whitespace()).collect::<Vec<_>>().join(" ")
     }
 }
@@ -167,7 +167,7 @@ impl<'ast> Visit<'ast> for Functions {
 }
 
 /// Attributes of an item, whatever it is.
-pub fn attributes(item: &Item) -> &[Attribute] {
+pub(crate) fn attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(item) => &item.attrs,
         Item::Enum(item) => &item.attrs,
@@ -186,7 +186,7 @@ pub fn attributes(item: &Item) -> &[Attribute] {
 }
 
 /// Whether code is compiled for tests alone.
-pub fn for_tests(attributes: &[Attribute]) -> bool {
+pub(crate) fn for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().filter(|attribute| attribute.path().is_ident("cfg")).any(|attribute| {
         let syn::Meta::List(list) = &attribute.meta else { return false };
         let mut tokens = list.tokens.clone().into_iter();
@@ -201,7 +201,7 @@ pub fn for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-pub fn line(node: &impl Spanned) -> usize {
+pub(crate) fn line(node: &impl Spanned) -> usize {
     node.span().start().line
 }
 

@@ -30,8 +30,13 @@ pub enum Error {
     #[error("both superblocks of the volume are damaged; create the volume anew")]
     SuperblocksDamaged,
     /// The volume has another format.
-    #[error("the volume has format {0}, and this version reads format {known}; create the volume anew", known = crate::geometry::FORMAT)]
-    Format(u32),
+    #[error("the volume has format {found}, and this version reads format {known}; create the volume anew")]
+    Format {
+        /// The format in the superblock.
+        found: u32,
+        /// The format of this version.
+        known: u32,
+    },
     /// The medium does not have the size that the volume was created with.
     #[error("the volume was created with {created} bytes, and its file has {found}; create the volume anew")]
     SizeChanged {

@@ -209,7 +209,7 @@ impl Geometry {
         }
         let format = fields.u32();
         if format != FORMAT {
-            return Err(Error::Format(format));
+            return Err(Error::Format { found: format, known: FORMAT });
         }
         let epoch = fields.u32();
         let [id, seat, set, change, volumes, size] = [(); 6].map(|()| fields.u64());

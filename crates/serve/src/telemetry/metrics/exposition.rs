@@ -381,7 +381,7 @@ mod tests {
         let samples = parse(&metrics(status, Format::OpenMetrics));
         assert_eq!(text, samples, "both formats say the same");
         for (series, value) in [
-            ("thalweg_build_info{version=\"0.1.0\"}", 1.0),
+            (concat!("thalweg_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1.0),
             ("thalweg_uptime_seconds", 7.0),
             ("thalweg_responses_total{class=\"4xx\"}", 12.0),
             ("thalweg_requests_refused_total{reason=\"rate\"}", 5.0),
