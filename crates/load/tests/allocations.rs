@@ -42,9 +42,12 @@ const CONTENT: &[u8] = b"what was asked for\n";
 /// once more.
 const SLACK: u64 = 60;
 
-/// The same for a run that lasts ten times as long: a handful for each of some fifty intervals that
-/// it closes.
-const SLACK_WITH_INTERVALS: u64 = 500;
+/// Allocations for each interval that a run closes. Their number follows from its time, which a
+/// busy machine draws out.
+const SLACK_PER_INTERVAL: u64 = 10;
+
+/// No request takes that long.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const CONNECTIONS: usize = 8;
 
@@ -95,6 +98,23 @@ fn drive<D: Driver>(driver: D, plan: Plan, feed: Option<Feed>) -> (u64, RunFigur
     }
 }
 
+/// How often a run allocated, and the intervals that it closed.
+struct Allocated {
+    count: u64,
+    intervals: u64,
+}
+
+impl Allocated {
+    fn of(run: &(u64, RunFigures)) -> Self {
+        Self { count: run.0, intervals: run.1.trial.intervals.intervals().count() as u64 }
+    }
+
+    /// The most that this run of several times as many requests as `few` may have allocated.
+    fn most(&self, few: &Self, slack: u64) -> u64 {
+        few.count + slack + SLACK_PER_INTERVAL * self.intervals
+    }
+}
+
 fn speak<D: Driver, P: Protocol>(mut driver: D, plan: Plan, feed: Option<Feed>) -> (u64, RunFigures) {
     let (start_barrier, progress) = (Arc::new(StartBarrier::new(1)), Arc::new(Progress::new(1)));
     let (kind, now) = (driver.kind(), driver.now());
@@ -129,11 +149,11 @@ fn driven_by(choice: DriverChoice, plan: Plan, feed: Option<Feed>) -> (u64, RunF
 }
 
 /// Makes so many requests of the plan, over one driver. How often that allocated.
-fn allocated(choice: DriverChoice, plan: &Plan, requests: u64, expected: Outcome) -> u64 {
-    let (count, figures) = driven(choice, Plan { extent: Extent::Requests(requests), ..plan.clone() });
-    let outcomes = &figures.trial.outcomes;
+fn allocated(choice: DriverChoice, plan: &Plan, requests: u64, expected: Outcome) -> Allocated {
+    let run = driven(choice, Plan { extent: Extent::Requests(requests), ..plan.clone() });
+    let outcomes = &run.1.trial.outcomes;
     assert_eq!(outcomes.count(expected), requests, "{outcomes:?}");
-    count
+    Allocated::of(&run)
 }
 
 /// Verifies that ten times as many requests allocate no more than `requests`, but for the slack.
@@ -146,13 +166,15 @@ fn check(name: &str, requests: u64, slack: u64, expected: Outcome, vary: impl Fn
     let whole = Check { sha256: Some(Sha256::digest(CONTENT).into()), ..Check::default() };
     let workers = LoopPlan::of_workers(CONNECTIONS, Duration::ZERO);
     let plan = Plan::new(peer, [request(whole)].into(), workers, Extent::Requests(1));
-    let plan = vary(Plan { connections: CONNECTIONS, timeout: Duration::from_secs(20), ..plan });
+    let plan = vary(Plan { connections: CONNECTIONS, timeout: PATIENCE, ..plan });
     for choice in drivers() {
         let (few, many) =
             (allocated(choice, &plan, requests, expected), allocated(choice, &plan, 10 * requests, expected));
         assert!(
-            many <= few + slack,
-            "{name} over {choice:?}: {few} allocations for {requests} requests, {many} for ten times as many"
+            many.count <= many.most(&few, slack),
+            "{name} over {choice:?}: {} allocations for {requests} requests, {} for ten times as many",
+            few.count,
+            many.count
         );
     }
 }
@@ -221,7 +243,7 @@ fn streams_of_kept_connections() {
             Plan {
                 connections: 2,
                 pipeline: streams as u32,
-                timeout: Duration::from_secs(20),
+                timeout: PATIENCE,
                 ..Plan::new(peer, list, workers, Extent::Requests(1))
             }
         };
@@ -239,8 +261,10 @@ fn streams_of_kept_connections() {
             let allocated = |requests| allocated(choice, &plan, requests, Outcome::Good);
             let (few, many) = (allocated(2000), allocated(20_000));
             assert!(
-                many <= few + SLACK,
-                "{streams} streams, {length} requests over {choice:?}: {few} allocations, {many} for ten times as many"
+                many.count <= many.most(&few, SLACK),
+                "{streams} streams, {length} requests over {choice:?}: {} allocations, {} for ten times as many",
+                few.count,
+                many.count
             );
         }
     }
@@ -359,7 +383,7 @@ fn sessions_of_several_connections() {
         let base = Plan {
             connections: CONNECTIONS,
             pipeline,
-            timeout: Duration::from_secs(20),
+            timeout: PATIENCE,
             ..Plan::new(peer, [].into(), workers, Extent::Requests(1))
         };
         for choice in drivers() {
@@ -370,14 +394,16 @@ fn sessions_of_several_connections() {
                     user: Some(user(&sessions, connections)),
                     ..base.clone()
                 };
-                let (count, figures) = driven(choice, plan);
-                assert_eq!(figures.trial.counts.good, calls, "{:?}", figures.trial.outcomes);
-                count
+                let run = driven(choice, plan);
+                assert_eq!(run.1.trial.counts.good, calls, "{:?}", run.1.trial.outcomes);
+                Allocated::of(&run)
             };
             let (few, many) = (allocated(calls), allocated(10 * calls));
             assert!(
-                many <= few + SLACK,
-                "{connections} connections over {choice:?}: {few} allocations for {calls} calls, {many} for ten times as many"
+                many.count <= many.most(&few, SLACK),
+                "{connections} connections over {choice:?}: {} allocations for {calls} calls, {} for ten times as many",
+                few.count,
+                many.count
             );
         }
     }
@@ -385,10 +411,7 @@ fn sessions_of_several_connections() {
 
 #[test]
 fn a_rate_with_waits() {
-    check("at a rate", 1000, SLACK_WITH_INTERVALS, Outcome::Good, |plan| Plan {
-        arrivals: LoopPlan::at_rate(10_000.0),
-        ..plan
-    });
+    check("at a rate", 1000, SLACK, Outcome::Good, |plan| Plan { arrivals: LoopPlan::at_rate(10_000.0), ..plan });
 }
 
 #[test]
@@ -442,17 +465,19 @@ fn a_log_that_is_read_while_it_is_replayed() {
         let peer = PeerAddr::Tcp(serve(response));
         let arrivals = LoopPlan::Recorded { recording };
         let plan = Plan::new(peer, Vec::new().into(), arrivals, Extent::Requests(seconds * 10_000));
-        let plan = Plan { connections: CONNECTIONS, timeout: Duration::from_secs(20), ..plan };
-        let (count, figures) = driven_by(choice, plan, feeds.pop());
+        let plan = Plan { connections: CONNECTIONS, timeout: PATIENCE, ..plan };
+        let run = driven_by(choice, plan, feeds.pop());
         reader.join().expect("it does not panic").expect("memory can be read again");
-        assert_eq!(figures.trial.counts.good, seconds * 10_000, "{:?}", figures.trial.outcomes);
-        count
+        assert_eq!(run.1.trial.counts.good, seconds * 10_000, "{:?}", run.1.trial.outcomes);
+        Allocated::of(&run)
     };
     for choice in drivers() {
         let (few, many) = (replayed(choice, 1), replayed(choice, 4));
         assert!(
-            many <= few + SLACK_WITH_INTERVALS,
-            "over {choice:?}: {few} allocations for 10,000 requests, {many} for four times as many"
+            many.count <= many.most(&few, SLACK),
+            "over {choice:?}: {} allocations for 10,000 requests, {} for four times as many",
+            few.count,
+            many.count
         );
     }
 }

@@ -13,7 +13,7 @@ use thalweg_acme::{Challenge, Host, Report};
 use thalweg_tls::{Certificate, CertificateStore, TLS_ALPN_CHALLENGE};
 
 /// A client that is silent for so long is left alone.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Listeners for challenges by HTTP and by TLS, and what the client has had it do.
 pub(crate) struct Responder {

@@ -198,7 +198,7 @@ fn more_connections_than_a_table_holds_are_spread_over_several() {
         let mut under_way = connect(served.address());
         under_way.write_all(b"GET /sparse HTTP/1.1\r\nHost: h\r\nRange: bytes=0-49999999\r\n\r\n").unwrap();
         under_way.read_exact(&mut [0; 1000]).unwrap();
-        served.server.drain(Duration::from_secs(15));
+        served.server.drain(PATIENCE);
         assert!(is_refused(both[1]), "{driver:?}");
         assert!(read_to_end(&mut under_way).len() > 49_990_000, "{driver:?}");
         served.server.join().unwrap();
@@ -225,7 +225,7 @@ fn draining_finishes_downloads_and_closes_the_idle() {
         downloading.write_all(b"GET /sparse HTTP/1.1\r\nHost: h\r\nRange: bytes=0-49999999\r\n\r\n").unwrap();
         let mut first = [0; 1000];
         downloading.read_exact(&mut first).unwrap();
-        served.server.drain(Duration::from_secs(15));
+        served.server.drain(PATIENCE);
         assert_eq!(idle.read(&mut first).unwrap(), 0, "{driver:?}: the idle connection ends");
         halfway.write_all(&GET[10..]).unwrap();
         let responses = take_all(&read_to_end(&mut halfway), &["GET"]);

@@ -3,24 +3,11 @@
 use std::fs;
 use std::io::Read;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use thalweg_formats::access_log::{LogLine, LoggedRequest};
 use thalweg_serve::{Level, LogFormat, LogTarget, Server, ServerConfig, StartError};
 
-use crate::served::{Served, each_driver, letters};
-
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Waits until something is so.
-#[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
+use crate::served::{Served, each_driver, letters, until};
 
 fn lines(path: &Path) -> Vec<String> {
     fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()

@@ -2,17 +2,16 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
 use thalweg_serve::{LogFormat, LogTarget, ServerConfig, StartError, StatusConfig};
 use thalweg_sys::DriverChoice;
 
 use crate::naive::take_all;
-use crate::served::{PATIENCE, Served, connect, each_driver, read_to_end};
+use crate::served::{self, PATIENCE, Served, connect, each_driver, read_to_end};
 
 const GET: &[u8] = b"GET /letters HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -30,15 +29,7 @@ fn lines(path: &Path) -> Vec<String> {
 
 #[track_caller]
 fn wait_for(path: &Path, count: usize) -> Vec<String> {
-    let began = Instant::now();
-    loop {
-        let lines = lines(path);
-        if lines.len() >= count {
-            return lines;
-        }
-        assert!(began.elapsed() < Duration::from_secs(10), "{lines:#?}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    served::wait_for(|| format!("{:#?}", lines(path)), || Some(lines(path)).filter(|lines| lines.len() >= count))
 }
 
 /// One request over a connection that is kept.
@@ -161,11 +152,7 @@ fn the_status_listener_begins_moves_and_ends() {
         let first = served.server.status_address().unwrap();
         served.exchange(GET);
         let days = |address: SocketAddr| status(address)["days"][0]["downloads"].as_u64();
-        let began = Instant::now();
-        while days(first) != Some(1) {
-            assert!(began.elapsed() < Duration::from_secs(10), "{:#}", status(first));
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        served::wait_for(|| format!("{:#}", status(first)), || days(first).filter(|downloads| *downloads == 1));
         // A client that is connected to the status listener stays connected.
         let mut visitor = connect(first);
         assert_eq!(status(first)["now"]["connections"], 0, "who came later has been answered");
@@ -187,11 +174,12 @@ fn the_status_listener_begins_moves_and_ends() {
     });
 }
 
-/// A port that is free at both addresses, which no other test uses: it is given to a configuration
-/// that names it.
+/// Addresses with a free port each, for a configuration that names them. They follow from the
+/// process, so that no other test takes the ports meanwhile.
 fn fixed_addresses() -> [SocketAddr; 2] {
-    ["127.0.0.51:0", "127.0.0.52:0"].map(|any| {
-        let listener = TcpListener::bind(any).unwrap();
+    let [.., high, low] = std::process::id().to_be_bytes();
+    [51, 52].map(|network| {
+        let listener = TcpListener::bind((Ipv4Addr::new(127, network, high, low), 0)).unwrap();
         listener.local_addr().unwrap()
     })
 }

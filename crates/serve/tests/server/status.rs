@@ -3,13 +3,12 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use thalweg_serve::{Server, ServerConfig, StartError, StatusConfig};
 
 use crate::naive::{Response, take_all};
-use crate::served::{Served, connect, each_driver, letters, read_to_end};
+use crate::served::{self, PATIENCE, Served, connect, each_driver, letters, read_to_end, wait_for};
 
 const GET: &[u8] = b"GET /letters HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -38,15 +37,8 @@ fn status(address: SocketAddr) -> Value {
 /// Waits until the status fulfils a condition.
 #[track_caller]
 fn until(address: SocketAddr, is_so: impl Fn(&Value) -> bool) -> Value {
-    let began = Instant::now();
-    loop {
-        let status = status(address);
-        if is_so(&status) {
-            return status;
-        }
-        assert!(began.elapsed() < Duration::from_secs(10), "{status:#}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let describe = || format!("{:#}", status(address));
+    wait_for(describe, || Some(status(address)).filter(&is_so))
 }
 
 #[test]
@@ -103,7 +95,7 @@ fn a_download_under_way_is_counted_and_draining_is_shown() {
         downloading.read_exact(&mut [0; 1000]).unwrap();
         // Two accounts, of which either may be the first to be up to date.
         until(address, |status| status["now"]["downloads"] == 1 && status["now"]["connections"] == 1);
-        served.server.drain(Duration::from_secs(15));
+        served.server.drain(PATIENCE);
         until(address, |status| status["state"] == "draining");
         assert_eq!(get(address, "/healthz").status, 503);
         downloading.shutdown(Shutdown::Both).unwrap();
@@ -184,12 +176,8 @@ fn a_page_of_another_name_does_not_read_the_status_through_a_browser() {
     config.status.as_mut().unwrap().allowed_hosts = vec!["other.example".to_owned()];
     served.server.configure(&std::sync::Arc::new(config)).unwrap();
     for (host, expected) in [("status.example", 421), ("other.example", 200)] {
-        let began = Instant::now();
         let request = format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        while ask(address, &request).status != expected {
-            assert!(began.elapsed() < Duration::from_secs(10), "{host}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        served::until(host, || ask(address, &request).status == expected);
     }
     served.stop();
 }

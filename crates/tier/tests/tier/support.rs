@@ -16,7 +16,7 @@ use thalweg_tier::{
 };
 
 /// No test waits longer for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The time of all tests but those that set their own.
 pub(crate) fn now() -> i64 {

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, TcpListener};
 use std::os::unix::net::UnixListener;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use thalweg_sys::driver::{Connect, Driver, Listen, ReceiveMode};
 use thalweg_sys::{Fault, PortRange, UnixAddr};
@@ -121,7 +122,9 @@ pub(crate) fn comes_from_the_ports_asked_for<D: Driver>(open: Open<'_, D>) {
 }
 
 pub(crate) fn ports_that_are_taken_are_passed_over<D: Driver>(open: Open<'_, D>) {
-    let source: IpAddr = "127.0.0.4".parse().unwrap();
+    // An address of this test alone, since others would try the same ports.
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let source = IpAddr::from([127, 60 + next_number() as u8, high, low]);
     // Three neighbours of which this test holds the one in the middle.
     let (ports, taken) = (22_000..23_000u16)
         .step_by(3)
@@ -148,7 +151,11 @@ pub(crate) fn ports_that_are_taken_are_passed_over<D: Driver>(open: Open<'_, D>)
 
 /// A name that no other test of this run uses.
 fn abstract_name(what: &str) -> UnixAddr {
-    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    UnixAddr::new(format!("@thalweg-{}-{what}-{number}", std::process::id())).unwrap()
+    UnixAddr::new(format!("@thalweg-{}-{what}-{}", std::process::id(), next_number())).unwrap()
+}
+
+/// A number that no other test of this process gets.
+fn next_number() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
