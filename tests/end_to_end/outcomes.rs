@@ -172,8 +172,8 @@ fn a_connect_that_fails_for_no_known_reason_is_unreachable_and_named() {
             let folder = TempDir::new().unwrap();
             let [path, other] = ["socket", "other"].map(|name| folder.path().join(name));
             let (listener, _datagrams) = (UnixListener::bind(&path).unwrap(), UnixDatagram::bind(&other).unwrap());
-            // The server is there when it is looked for, and then a socket of another type is in its
-            // place (EPROTOTYPE).
+            // The server is there when it is looked for, and then a socket of another type is in
+            // its place (EPROTOTYPE).
             let place = path.clone();
             let exchange = thread::spawn(move || listener.accept().and_then(|_| fs::rename(other, place)));
             let load = ["--rate", "100/s", "--requests", "30", "--calls", "1", "--driver", driver, "--json"];

@@ -69,8 +69,8 @@ fn first_cpu() -> String {
 mod alone {
     use super::*;
 
-    /// Before work was shared out, a server over epoll took 200 to 1000 ms for a small request beside
-    /// pipelined ranges of a large file, and hundreds beside pipelined HEADs.
+    /// Before work was shared out, a server over epoll took 200 to 1000 ms for a small request
+    /// beside pipelined ranges of a large file, and hundreds beside pipelined HEADs.
     #[test]
     fn a_small_request_does_not_wait_for_the_pipelines_of_others() {
         let tree = Tree::new();

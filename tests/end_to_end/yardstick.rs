@@ -207,7 +207,8 @@ fn wrong_options_say_what_to_do() {
 mod small_load {
     use super::*;
 
-    /// The queue grows by 80 requests a second for five seconds; half-way, 200 of them wait for 0.5 s.
+    /// The queue grows by 80 requests a second for five seconds; half-way, 200 of them wait for
+    /// 0.5 s.
     #[test]
     fn a_run_passes_below_the_capacity_and_fails_above_it() {
         for preset in ["fixed", "mmk"] {

@@ -45,7 +45,7 @@ fn check_log(log: &str) -> Vec<Fault> {
     commits.filter_map(|(hash, message)| Some(Fault::new(&format!("commit {hash}"), 1, fault(message)?))).collect()
 }
 
-/// What is wrong with a message, if anything is.
+/// The fault of a message, if it has one.
 fn fault(message: &str) -> Option<String> {
     let (subject, body) = message.trim_end().split_once('\n').unwrap_or((message.trim_end(), ""));
     let characters = subject.chars().count();

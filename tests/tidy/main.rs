@@ -11,7 +11,8 @@
 //! | [`repository`] | the list of files, and what they contain |
 //! | [`source`], [`paths`] | facts of a Rust file: modules, names they define and use, functions, comments |
 //! | [`graph`] | which module of a crate uses which other one |
-//! | [`cycles`], [`layers`], [`roots`], [`sizes`], [`comments`], [`commits`], [`dependencies`], [`references`], [`defaults`], [`publishing`] | the rules |
+//! | [`cycles`], [`layers`], [`roots`], [`sizes`], [`comments`], [`commits`], [`dependencies`], [`references`], [`defaults`], [`publishing`], [`unused`] | the rules |
+//! | [`exceptions`] | what may break a rule, with its reason |
 #![forbid(unsafe_code)]
 
 mod comments;
@@ -19,6 +20,7 @@ mod commits;
 mod cycles;
 mod defaults;
 mod dependencies;
+mod exceptions;
 mod graph;
 mod layers;
 mod paths;
@@ -28,6 +30,7 @@ mod repository;
 mod roots;
 mod sizes;
 mod source;
+mod unused;
 
 /// A place that breaks a rule, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +49,7 @@ impl Fault {
 /// Finds all places of the repository that break one rule.
 type Rule = fn() -> Vec<Fault>;
 
-const RULES: [(&str, Rule); 19] = [
+const RULES: [(&str, Rule); 20] = [
     ("commits say where and why", commits::commits_say_where_and_why),
     ("comments are wrapped", comments::comments_are_wrapped),
     ("comments begin with their subject", comments::comments_begin_with_their_subject),
@@ -69,6 +72,7 @@ const RULES: [(&str, Rule); 19] = [
     ("functions are short", sizes::functions_are_short),
     ("source files are short", sizes::source_files_are_short),
     ("the repository is small", sizes::the_repository_is_small),
+    ("exported items are used", unused::exported_items_are_used),
 ];
 
 /// One test for all rules: it parses the repository once, and a run that fails names every fault,

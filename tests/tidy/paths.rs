@@ -7,7 +7,7 @@ use syn::ext::IdentExt;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Ident, Item, ItemUse, UseTree, Visibility};
 
-use crate::source::{attributes, for_tests, line};
+use crate::source::{attributes, for_tests, impl_attributes, line};
 
 /// The names of one module, without its child modules. Code that is compiled for tests alone is
 /// left out.
@@ -160,13 +160,7 @@ impl<'ast> Visit<'ast> for Collector {
     }
 
     fn visit_impl_item(&mut self, item: &'ast syn::ImplItem) {
-        let attributes: &[Attribute] = match item {
-            syn::ImplItem::Fn(item) => &item.attrs,
-            syn::ImplItem::Const(item) => &item.attrs,
-            syn::ImplItem::Type(item) => &item.attrs,
-            _ => &[],
-        };
-        if !for_tests(attributes) {
+        if !for_tests(impl_attributes(item)) {
             visit::visit_impl_item(self, item);
         }
     }
@@ -199,8 +193,8 @@ impl<'ast> Visit<'ast> for Collector {
         visit::visit_pat_ident(self, pattern);
     }
 
-    /// Attributes whose arguments are code of this crate; names in others are of other crates. Serde
-    /// and schemars name functions and types in strings.
+    /// Attributes whose arguments are code of this crate; names in others are of other crates.
+    /// Serde and schemars name functions and types in strings.
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {
         let is_one_of = |names: &[&str]| names.iter().any(|name| attribute.path().is_ident(name));
         if is_one_of(&["serde", "schemars"]) {

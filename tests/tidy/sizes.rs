@@ -1,12 +1,10 @@
 //! Functions, files and the repository stay small; `exceptions.toml` has what is longer, and why.
 
-use std::collections::BTreeMap;
-
 use crate::Fault;
+use crate::exceptions::{Exceptions, FILE as EXCEPTIONS, without};
 use crate::repository::REPOSITORY;
 use crate::source::Source;
 
-const FILE: &str = "tests/tidy/exceptions.toml";
 const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 600;
 const FILE_BYTES_MAX: u64 = 256 * 1024;
@@ -14,64 +12,11 @@ const FILE_BYTES_MAX: u64 = 256 * 1024;
 const REPOSITORY_BYTES_MAX: u64 = 16 * 1024 * 1024;
 const REPORTS_MAX: usize = 2;
 
-/// Files and functions that may be longer, with the line of their entry. The key is the file, and
-/// the function's name if it is one.
-struct Exceptions {
-    functions: BTreeMap<(String, String), usize>,
-    files: BTreeMap<String, usize>,
-    large: BTreeMap<String, usize>,
-    /// Entries that are not understood.
-    faults: Vec<Fault>,
-}
-
-impl Exceptions {
-    /// Reads tables `[[function]]` with `file` and `name`, `[[file]]` and `[[large]]` with `file`,
-    /// all of them with a `reason`.
-    fn read(text: &str) -> Self {
-        let mut exceptions =
-            Self { functions: BTreeMap::new(), files: BTreeMap::new(), large: BTreeMap::new(), faults: Vec::new() };
-        let table: toml::Table = text.parse().unwrap_or_else(|error| panic!("{FILE}: {error}"));
-        for (kind, entries) in &table {
-            let headings = text.lines().enumerate().filter(|(_, line)| *line == format!("[[{kind}]]"));
-            for (entry, (line, _)) in entries.as_array().into_iter().flatten().zip(headings) {
-                let field = |name| entry.get(name).and_then(toml::Value::as_str).unwrap_or_default().to_owned();
-                let (file, name) = (field("file"), field("name"));
-                if field("reason").split_whitespace().count() < 3 {
-                    exceptions.faults.push(Fault::new(FILE, line + 1, format!("say why {file} {name} may be longer")));
-                }
-                match &**kind {
-                    "function" => _ = exceptions.functions.insert((file, name), line + 1),
-                    "file" => _ = exceptions.files.insert(file, line + 1),
-                    "large" => _ = exceptions.large.insert(file, line + 1),
-                    _ => exceptions.faults.push(Fault::new(
-                        FILE,
-                        line + 1,
-                        format!("there is no kind of exceptions {kind}"),
-                    )),
-                }
-            }
-        }
-        exceptions
-    }
-
-    fn current() -> Self {
-        Self::read(&REPOSITORY.text(FILE))
-    }
-}
-
-/// Drops faults that have an entry, and adds those entries that have no fault.
-fn without<K: Ord>(found: Vec<(K, Fault)>, exceptions: &BTreeMap<K, usize>) -> Vec<Fault> {
-    let unneeded = exceptions.iter().filter(|(key, _)| !found.iter().any(|(found, _)| found == *key));
-    let unneeded: Vec<_> =
-        unneeded.map(|(_, line)| Fault::new(FILE, *line, "this entry is no longer needed: remove it")).collect();
-    let rest = found.into_iter().filter(|(key, _)| !exceptions.contains_key(key)).map(|(_, fault)| fault);
-    rest.chain(unneeded).collect()
-}
-
 fn check_functions(sources: &[Source], exceptions: &Exceptions) -> Vec<Fault> {
     let functions = sources.iter().flat_map(|source| source.functions.iter().map(move |function| (source, function)));
     let long = functions.filter(|(_, function)| function.lines > FUNCTION_LINES_MAX).map(|(source, function)| {
-        let advice = format!("{} has {} lines: split it, or give its reason in {FILE}", function.name, function.lines);
+        let advice =
+            format!("{} has {} lines: split it, or give its reason in {EXCEPTIONS}", function.name, function.lines);
         ((source.file.clone(), function.name.clone()), Fault::new(&source.file, function.line, advice))
     });
     without(long.collect(), &exceptions.functions)
@@ -80,7 +25,7 @@ fn check_functions(sources: &[Source], exceptions: &Exceptions) -> Vec<Fault> {
 fn check_files(sources: &[Source], exceptions: &Exceptions) -> Vec<Fault> {
     let lengths = sources.iter().map(|source| (&source.file, source.text.lines().count()));
     let long = lengths.filter(|(_, lines)| *lines > FILE_LINES_MAX).map(|(file, lines)| {
-        let advice = format!("the file has {lines} lines: split it, or give its reason in {FILE}");
+        let advice = format!("the file has {lines} lines: split it, or give its reason in {EXCEPTIONS}");
         (file.clone(), Fault::new(file, FILE_LINES_MAX, advice))
     });
     without(long.collect(), &exceptions.files)
@@ -88,8 +33,9 @@ fn check_files(sources: &[Source], exceptions: &Exceptions) -> Vec<Fault> {
 
 fn check_bytes(files: &[(&str, u64)], exceptions: &Exceptions) -> Vec<Fault> {
     let large = files.iter().filter(|(_, bytes)| *bytes > FILE_BYTES_MAX).map(|(file, bytes)| {
-        let advice =
-            format!("{bytes} bytes, more than {FILE_BYTES_MAX}: pack it, leave it out, or give its reason in {FILE}");
+        let advice = format!(
+            "{bytes} bytes, more than {FILE_BYTES_MAX}: pack it, leave it out, or give its reason in {EXCEPTIONS}"
+        );
         ((*file).to_owned(), Fault::new(file, 1, advice))
     });
     let mut faults = without(large.collect(), &exceptions.large);

@@ -6,9 +6,10 @@ use std::ops::RangeInclusive;
 use proc_macro2::{TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{Attribute, ImplItemFn, Item, ItemFn, ItemImpl, ItemTrait, TraitItemFn};
+use syn::{Attribute, ImplItem, ImplItemFn, Item, ItemFn, ItemImpl, ItemTrait, TraitItemFn};
 
 use crate::paths::{self, Names};
+use crate::unused::Exports;
 
 pub(crate) struct Source {
     /// From the repository's root.
@@ -20,6 +21,8 @@ pub(crate) struct Source {
     pub(crate) comments: Vec<Comment>,
     /// The module that the file is.
     pub(crate) names: Names,
+    /// Exported names, and those that the file uses.
+    pub(crate) exports: Exports,
 }
 
 pub(crate) struct Function {
@@ -53,6 +56,7 @@ impl Source {
             functions: functions.found,
             comments: comments(&text, &literals),
             names: paths::names(&tree),
+            exports: Exports::of(&tree),
             text,
         }
     }
@@ -181,6 +185,16 @@ pub(crate) fn attributes(item: &Item) -> &[Attribute] {
         Item::Type(item) => &item.attrs,
         Item::Union(item) => &item.attrs,
         Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+/// Attributes of an item of an `impl`.
+pub(crate) fn impl_attributes(item: &ImplItem) -> &[Attribute] {
+    match item {
+        ImplItem::Fn(item) => &item.attrs,
+        ImplItem::Const(item) => &item.attrs,
+        ImplItem::Type(item) => &item.attrs,
         _ => &[],
     }
 }

@@ -37,4 +37,4 @@ pub use client::Client;
 pub use host::Host;
 pub use problem::Problem;
 pub use report::{Reason, Report};
-pub use settings::{LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Settings};
+pub use settings::{LETS_ENCRYPT, Settings};

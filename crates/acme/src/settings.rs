@@ -11,10 +11,6 @@ use crate::problem::Problem;
 /// The directory of Let's Encrypt, the default authority.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
-/// The directory of Let's Encrypt for trying things out: its limits are generous and browsers do
-/// not trust its certificates.
-pub const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
-
 /// The choices of the operator. With an ACME client the operator agrees to the terms of service of
 /// the authority (RFC 8555, 7.3): the client sends the agreement with the account.
 #[derive(Clone, PartialEq, Eq, Debug)]

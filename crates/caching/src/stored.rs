@@ -117,12 +117,6 @@ impl StoredResponse {
         version::last_modified(&self.fields)
     }
 
-    /// Whether it can be validated.
-    #[must_use]
-    pub fn has_validator(&self) -> bool {
-        self.etag().is_some() || self.last_modified().is_some()
-    }
-
     /// Its version, if it has a strong validator.
     #[must_use]
     pub fn version(&self, complete_bytes: u64) -> Option<Version> {

@@ -1,8 +1,8 @@
 //! Trials, searches and the observation of hosts: the steps from a load engine to a result.
 //!
 //! A command prepares a [`trial::TestBed`] for its target, makes trials on it (one, or as many as
-//! [`search::find`] requests), and turns their results into a [`thalweg_report::document::Document`]
-//! with [`result::document`].
+//! [`search::find`] requests), and turns their results into the document of `report` with
+//! [`result::document`].
 //!
 //! Deliberately not here: reading options, printing, exit codes, reports, and every judgement that
 //! is pure (see `measure`).

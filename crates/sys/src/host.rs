@@ -45,20 +45,6 @@ pub fn room_of(path: &Path) -> io::Result<FileSystemRoom> {
     })
 }
 
-/// Whether the kernel can encrypt TLS records itself (kTLS, CONFIG_TLS). It is a fact and no
-/// promise: nothing here uses it.
-pub fn has_kernel_tls() -> bool {
-    const NAME: &[u8] = b"tls";
-    let Ok(socket) = socket(AddressFamily::INET, SocketType::STREAM, None) else { return false };
-    // SAFETY: the pointer and the length describe `NAME`, which outlives the call.
-    let result = unsafe {
-        let len = NAME.len() as libc::socklen_t;
-        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_ULP, NAME.as_ptr().cast(), len)
-    };
-    // A kernel that has it wants a connected socket; one that lacks it knows no such name.
-    result == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::ENOTCONN)
-}
-
 /// Work that a network interface can do in place of the CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Offload {
@@ -113,8 +99,6 @@ mod tests {
         let room = room_of(Path::new("/")).unwrap();
         assert!(room.bytes > 0 && room.bytes_free <= room.bytes, "{room:?}");
         assert!(room_of(Path::new("/absent")).is_err());
-        // Whether it is there depends on the kernel.
-        let _ = has_kernel_tls();
         assert!(offload("lo", Offload::TcpSegmentation).is_ok());
         assert!(offload("absent0", Offload::GenericReceive).is_err());
         assert!(offload("a-name-that-is-too-long", Offload::GenericReceive).is_err());

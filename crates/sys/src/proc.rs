@@ -119,12 +119,6 @@ impl WaitReader {
     }
 }
 
-/// CPU time of a process, from `/proc/PID/stat` (resolution: one clock tick, 10 ms on most
-/// kernels).
-pub fn process_cpu(pid: u32) -> Option<CpuTime> {
-    Some(process(pid)?.used)
-}
-
 /// A process of this host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Process {

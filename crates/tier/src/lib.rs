@@ -21,7 +21,6 @@
 //! | `consistent`, `validating` | objects that are validated together |
 //! | `entries` | which request asks the origin for an object |
 //! | `head`, `store` | stored responses, and the store that has them |
-//! | `memory` | a store without a disk |
 //! | `purge`, `purging` | purges by an operator, and what they mean for fetches under way |
 //! | `activity`, `fragmented`, `fill`, `reader` | objects in fragments: fetching them, and reading behind |
 //! | `excerpt` | ranges that are no whole fragments |
@@ -42,7 +41,6 @@ mod fill;
 mod folders;
 mod fragmented;
 mod head;
-mod memory;
 mod mount;
 mod mounted;
 mod origins;
@@ -65,7 +63,6 @@ pub use cluster::{Cluster, PART_BYTES, PEER_FIELD};
 pub use consistent::ConsistentRule;
 pub use counters::Counts;
 pub use folders::{FolderPage, FolderPages, ListedFolder};
-pub use memory::memory_cache;
 pub use mount::Mount;
 pub use origins::Origins;
 pub use peer::Peer;

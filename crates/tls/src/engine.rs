@@ -243,11 +243,6 @@ impl Engine {
         self.connection.state().alpn_protocol()
     }
 
-    /// The fault of a certificate that was accepted because the settings verify none.
-    pub fn certificate_fault(&self) -> Option<CertificateFault> {
-        self.fault
-    }
-
     /// Bytes of input that are kept because they are not whole.
     pub fn kept_bytes(&self) -> usize {
         self.kept.len()

@@ -57,9 +57,6 @@ impl Default for FieldSlots<'_> {
 pub struct Fields<'a>(pub(crate) &'a [httparse::Header<'a>]);
 
 impl<'a> Fields<'a> {
-    /// No field lines at all.
-    pub const EMPTY: Self = Self(&[]);
-
     /// The value of the first field line of that name, in whatever case.
     #[inline]
     #[must_use]

@@ -182,12 +182,6 @@ impl ResponseReader {
         }
     }
 
-    /// How many replies are expected, with the one being read.
-    #[must_use]
-    pub fn outstanding(&self) -> usize {
-        usize::from(self.expected.is_some()) + self.expected_later.len()
-    }
-
     /// Reads up to the next event. Call it again with the rest of the input, which may be empty,
     /// until no event comes.
     ///
@@ -255,8 +249,7 @@ impl ResponseReader {
     ///
     /// # Errors
     /// When an expected reply is missing or incomplete, or was refused before. Replies expected
-    /// behind one that is completed here never come; the caller sees them in
-    /// [`outstanding`](Self::outstanding).
+    /// behind one that is completed here never come.
     pub fn finish(&mut self) -> Result<Option<MessageBytes>, ResponseError> {
         let error = match self.stage {
             Stage::Failed(error) => error,

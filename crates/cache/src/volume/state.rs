@@ -207,11 +207,6 @@ impl Volume {
         self.geometry.size
     }
 
-    /// The longest body that can be appended.
-    pub fn fragment_bytes_max(&self) -> usize {
-        self.geometry.body_bytes_max()
-    }
-
     /// Whether the volume was taken out after too many failures of its medium.
     pub fn is_lost(&self) -> bool {
         self.failures.load(Ordering::Relaxed) > self.settings.failures_max

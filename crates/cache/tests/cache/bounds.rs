@@ -236,10 +236,10 @@ fn fragments_are_found_before_they_are_written_and_afterwards() {
         assert!(volume.lookup(key(1), FIRST()).expect("it is readable").is_none());
         volume.flush_all().expect("the file is writable");
     }
-    let most = volume.fragment_bytes_max();
+    let append_zeros = |bytes| volume.append(key(4), FIRST(), description, &vec![0; bytes]);
+    let Err(Error::FragmentTooLong { most, .. }) = append_zeros(256 << 20) else { panic!("it fits no stripe") };
     append(&volume, 3, most);
-    let too_long = volume.append(key(4), FIRST(), description, &vec![0; most + 1]);
-    assert!(matches!(too_long, Err(Error::FragmentTooLong { .. })));
+    assert!(matches!(append_zeros(most + 1), Err(Error::FragmentTooLong { .. })));
 }
 
 #[test]

@@ -125,32 +125,4 @@ proptest! {
             prop_assert!(part.range.first <= part.range.last && part.range.last < part.complete_bytes);
         }
     }
-
-    #[test]
-    fn coverage_is_a_set_of_bytes(
-        changes in proptest::collection::vec((any::<bool>(), 0..64u64, 0..16u64), 0..20),
-        (wanted, length, fragment) in (0..60u64, 0..16u64, 1..12u64),
-    ) {
-        const COMPLETE: u64 = 100;
-        let (mut coverage, mut bytes) = (Coverage::default(), BTreeSet::new());
-        for (added, first, length) in changes {
-            let range = ByteRange { first, last: first + length };
-            if added {
-                coverage.add(range);
-                bytes.extend(first..=range.last);
-            } else {
-                coverage.remove(range);
-                bytes.retain(|byte| !(first..=range.last).contains(byte));
-            }
-        }
-        let all = |ranges: &[ByteRange]| -> Vec<u64> { ranges.iter().flat_map(|range| range.first..=range.last).collect() };
-        prop_assert_eq!(all(coverage.ranges()), bytes.iter().copied().collect::<Vec<_>>());
-        prop_assert!(coverage.ranges().windows(2).all(|pair| pair[0].last + 1 < pair[1].first), "ranges touch");
-        let wanted = ByteRange { first: wanted, last: wanted + length };
-        let missing = all(&missing_fragments(&[wanted], &coverage, COMPLETE, fragment));
-        let fragments: BTreeSet<u64> =
-            (wanted.first..=wanted.last).filter(|byte| !bytes.contains(byte)).map(|byte| byte / fragment).collect();
-        let expected: Vec<u64> = (0..COMPLETE).filter(|byte| fragments.contains(&(byte / fragment))).collect();
-        prop_assert_eq!(missing, expected);
-    }
 }

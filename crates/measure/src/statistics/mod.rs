@@ -20,33 +20,6 @@ pub struct MeanInterval {
     pub low: f64,
     /// Upper end of the interval.
     pub high: f64,
-    /// How many batches it rests on.
-    pub batches: usize,
-}
-
-/// Number of batches aimed at. More would be shorter and so less independent; fewer would widen the
-/// interval through Student's t without making it more honest.
-const BATCHES: usize = 20;
-/// Below this many batches the variance between them is a guess.
-const BATCHES_MIN: usize = 5;
-
-/// The mean of `series` with its interval at `confidence` (such as 0.95), by batch means.
-///
-/// The series is one figure per second (a rate, a mean, a quantile) in order of time. It is cut
-/// into batches of neighbours, at least two seconds each; the means of batches are nearly
-/// independent where the seconds are not, and Student's t on them gives the interval. Seconds that
-/// do not fill a batch are left out at the front, where a trial is least settled. `None` if the
-/// series is too short (under 10 figures) or not finite.
-pub fn batch_means(series: &[f64], confidence: f64) -> Option<MeanInterval> {
-    assert!(0.0 < confidence && confidence < 1.0, "a confidence is a share of 1");
-    let batches = (series.len() / 2).min(BATCHES);
-    if batches < BATCHES_MIN || series.iter().any(|figure| !figure.is_finite()) {
-        return None;
-    }
-    let length = series.len() / batches;
-    let settled = &series[series.len() - batches * length..];
-    let means: Vec<f64> = settled.chunks_exact(length).map(mean).collect();
-    Some(mean_interval(&means, confidence))
 }
 
 /// The geometric mean of independent positive values with its interval at `confidence`, by
@@ -68,7 +41,7 @@ fn mean_interval(values: &[f64], confidence: f64) -> MeanInterval {
     let variance = values.iter().map(|value| (value - centre).powi(2)).sum::<f64>() / degrees;
     let student = StudentsT::new(0.0, 1.0, degrees).expect("the degrees of freedom are positive");
     let half = student.inverse_cdf(0.5 + confidence / 2.0) * (variance / values.len() as f64).sqrt();
-    MeanInterval { mean: centre, low: centre - half, high: centre + half, batches: values.len() }
+    MeanInterval { mean: centre, low: centre - half, high: centre + half }
 }
 
 /// The median; the mean of the middle two for an even number, `None` of nothing.
@@ -174,27 +147,5 @@ mod tests {
         assert_near(mann_kendall_score(&[1.0, 2.0, 2.0, 3.0]), 4.0 / (138.0_f64 / 18.0).sqrt(), 1e-12);
         assert_eq!(mann_kendall_score(&[5.0; 10]), 0.0);
         assert_eq!(mann_kendall_score(&[1.0, 2.0]), 0.0);
-    }
-
-    #[test]
-    fn batch_means_match_a_worked_example() {
-        // Ten seconds, five batches of two: means 2, 4, 6, 8, 10; t(0.975, 4) = 2.776.
-        let series = [1.0, 3.0, 3.0, 5.0, 5.0, 7.0, 7.0, 9.0, 9.0, 11.0];
-        let interval = batch_means(&series, 0.95).unwrap();
-        assert_eq!(interval.batches, 5);
-        assert_near(interval.mean, 6.0, 1e-12);
-        assert_near(interval.high - interval.mean, 2.776 * 2.0_f64.sqrt(), 0.001);
-        assert_eq!(batch_means(&series[..9], 0.95), None);
-        assert_eq!(batch_means(&[f64::NAN; 40], 0.95), None);
-    }
-
-    /// On a strongly correlated series the interval must be wider than the formula for independent
-    /// values makes it.
-    #[test]
-    fn batch_means_see_correlation() {
-        let slow_wave: Vec<f64> = (0..200).map(|t| (f64::from(t) / 16.0).sin()).collect();
-        let interval = batch_means(&slow_wave, 0.95).unwrap();
-        let naive = 1.96 * (0.5_f64 / 200.0).sqrt();
-        assert!(interval.high - interval.mean > 2.0 * naive, "{interval:?} against {naive}");
     }
 }

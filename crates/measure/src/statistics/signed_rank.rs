@@ -39,7 +39,8 @@ impl Interval {
     }
 
     /// Whether `value` lies outside of it.
-    pub fn excludes(&self, value: f64) -> bool {
+    #[cfg(test)]
+    pub(crate) fn excludes(&self, value: f64) -> bool {
         value < self.low || self.high < value
     }
 }

@@ -55,11 +55,6 @@ impl Connections {
         self.failed += u64::from(failed);
     }
 
-    /// Whole responses per connection that was closed; 0 if none was.
-    pub fn replies_per_connection(&self) -> f64 {
-        if self.closed == 0 { 0.0 } else { self.replies as f64 / self.closed as f64 }
-    }
-
     /// Adds the connections of another load thread. They were there at the same time, so what was
     /// open at once adds up; a burst is one loop's own.
     pub fn merge(&mut self, other: &Connections) {
@@ -107,8 +102,6 @@ mod tests {
             progressing: 1,
         };
         assert_eq!(merged, expected);
-        assert_eq!(merged.replies_per_connection(), 3.2);
-        assert_eq!(Connections::default().replies_per_connection(), 0.0);
     }
 
     /// A document from before these counts were taken can still be read.

@@ -37,8 +37,8 @@ fn attack(served: &Served, mode: &[&str], path: &str) -> Child {
         .expect("slowhttptest is installed, by tests/setup")
 }
 
-/// Requests a file on a new connection now and then, until `is_over` holds and others are served, or
-/// the attack has ended some requests ago. Returns the statuses of the responses.
+/// Requests a file on a new connection now and then, until `is_over` holds and others are served,
+/// or the attack has ended some requests ago. Returns the statuses of the responses.
 fn ask_meanwhile(served: &Served, attack: &mut Child, is_over: impl Fn(&Totals) -> bool) -> Vec<u16> {
     let (mut statuses, mut since, mut left) = (Vec::new(), None, SERVED);
     while left > 0 {

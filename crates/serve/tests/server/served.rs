@@ -17,7 +17,8 @@ pub(crate) struct Served {
     pub(crate) server: Running,
 }
 
-/// No response takes that long, whatever else the machine does: a test that waits longer has failed.
+/// No response takes that long, whatever else the machine does: a test that waits longer has
+/// failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The content of the file `letters`.

@@ -1,6 +1,8 @@
 //! Answers of the tier in front of an origin in memory.
 
-use crate::support::{Origin, Original, PATIENCE, Stage, bytes, cache_status, moved, object, pass, pattern, read};
+use crate::support::{
+    Origin, Original, PATIENCE, Stage, bytes, cache_status, memory_cache, moved, object, pass, pattern, read,
+};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -292,7 +294,7 @@ fn an_operator_purges() {
 
 #[test]
 fn a_store_in_memory_serves_as_one_on_disk() {
-    let cache = thalweg_tier::memory_cache(64 << 20, thalweg_cache::Settings::default()).unwrap();
+    let cache = memory_cache(64 << 20);
     let stage = Stage::over(Arc::new(cache));
     let content = pattern(3 * MEBIBYTE, 9);
     stage.origin.put("/big", Original::new(&[FRESH, TAG], content.clone()));

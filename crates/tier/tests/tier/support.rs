@@ -203,14 +203,14 @@ impl Stage {
 
     /// One whose requests go to an upstream in front of the origin.
     pub(crate) fn before(upstream: Arc<dyn Upstream>, origin: Arc<Origin>) -> Self {
-        let cache = thalweg_tier::memory_cache(128 << 20, Settings::default()).unwrap();
+        let cache = memory_cache(128 << 20);
         let tier = start(Arc::new(cache), Policy::default(), upstream, now);
         Self { origin, tier, folder: TempDir::new().unwrap() }
     }
 
     /// One with a time that moves.
     pub(crate) fn moving() -> Self {
-        let cache = thalweg_tier::memory_cache(64 << 20, Settings::default()).unwrap();
+        let cache = memory_cache(64 << 20);
         let origin = Arc::new(Origin::default());
         let tier = start(Arc::new(cache), Policy::default(), origin.clone(), moved);
         Self { origin, tier, folder: TempDir::new().unwrap() }
@@ -326,4 +326,12 @@ pub(crate) fn cache_status(answer: &Answer) -> String {
 /// Bytes that differ at each place.
 pub(crate) fn pattern(length: usize, seed: u8) -> Bytes {
     (0..length).map(|at| ((at * 31 + at / 251) as u8) ^ seed).collect::<Vec<_>>().into()
+}
+
+/// A store of so many bytes whose file has no name any more, as that of a server without volumes.
+pub(crate) fn memory_cache(bytes: u64) -> Cache {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("volume");
+    Cache::create(&path, bytes, Allocation::Sparse, Shape::default()).unwrap();
+    Cache::open(&[path], Settings::default()).unwrap()
 }

@@ -170,11 +170,6 @@ impl<T: Default> Connection<T> {
         frame::write_go_away(self.last_remote, code, reason, out);
     }
 
-    /// Appends a PING.
-    pub fn ping(&self, data: [u8; 8], out: &mut Vec<u8>) {
-        frame::write(kind::PING, 0, 0, &data, out);
-    }
-
     /// Returns memory that an idle connection does not need.
     pub fn shrink(&mut self) {
         if self.partial.is_empty() {
