@@ -48,6 +48,7 @@
 //! | [`process`], [`namespace`] | child processes; networks of single tests |
 //! | [`repetition`] | when a measurement is repeated, and how often |
 //! | [`drivers`] | the drivers that a test runs on |
+//! | [`priority`] | the scheduling priority of measurements |
 //! | [`curl`], [`nginx`], [`server`] | a client, another server, and Thalweg's |
 //! | [`scripted`], [`recorder`] | a server that follows a script, and one that records its requests |
 //! | [`recordings`] | the output and the requests of httperf and ab, recorded |
@@ -112,6 +113,7 @@ mod package;
 mod pebble;
 mod pipeline_formats;
 mod pipelines;
+mod priority;
 mod process;
 mod protocols;
 mod purging;

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::priority;
+
 /// Longer than any wait of a test; a test that waits longer has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -128,6 +130,7 @@ pub(crate) fn copy_program(to: impl AsRef<Path>) {
 impl Process {
     /// Starts a program, without input unless `command` has some.
     pub(crate) fn start(command: &mut Command) -> Self {
+        priority::raise_for(&test_name());
         let name = format!("{command:?}");
         // No test writes into the runs of the person who starts it. Those that are about the store
         // name one.

@@ -34,7 +34,15 @@ pub(crate) fn repeated<T>(attempt: impl FnMut() -> Result<T, String>) -> T {
     let begun = FIRST.get().unwrap_or_else(Instant::now);
     FIRST.set(Some(begun));
     let time_max = time_max(&test_name());
-    bounded(attempt, || begun.elapsed() < time_max).unwrap_or_else(|wrong| panic!("{wrong}"))
+    let may_go_on = |number: usize, wrong: &str| {
+        let may_go_on = begun.elapsed() < time_max;
+        if may_go_on {
+            // Not by a macro, whose output of tests that pass is lost.
+            let _ = writeln!(std::io::stderr(), "repeated after attempt {number}: {wrong}");
+        }
+        may_go_on
+    };
+    bounded(attempt, may_go_on).unwrap_or_else(|wrong| panic!("{wrong}"))
 }
 
 /// Measures until the result is valid.
@@ -61,32 +69,35 @@ fn time_max(test: &str) -> Duration {
     Duration::from_secs(if is_long { 360 } else { 120 })
 }
 
-/// Makes attempts while `may_go_on`, or says what was wrong with the last one.
+/// Makes attempts while `may_go_on` after the one of this number, which was wrong, or says what was
+/// wrong with the last one.
 fn bounded<T>(
     mut attempt: impl FnMut() -> Result<T, String>,
-    mut may_go_on: impl FnMut() -> bool,
+    may_go_on: impl Fn(usize, &str) -> bool,
 ) -> Result<T, String> {
     for number in 1.. {
         let wrong = match attempt() {
             Ok(result) => return Ok(result),
             Err(wrong) => wrong,
         };
-        if number == ATTEMPTS_MAX || !may_go_on() {
+        if number == ATTEMPTS_MAX || !may_go_on(number, &wrong) {
             return Err(format!("wrong at each of {number} attempts, at the last one: {wrong}"));
         }
-        // Not by a macro, whose output of tests that pass is lost.
-        let _ = writeln!(std::io::stderr(), "repeated after attempt {number}: {wrong}");
     }
     unreachable!("the attempts are bounded")
 }
 
-/// The reasons of a verdict: those of the document, or the lines of the text.
+/// The reasons of a verdict: those of the document or of a list of them, or else lines of the text.
 fn reasons(ended: &ExitedProcess) -> String {
-    let document: Value = serde_json::from_str(&ended.stdout).unwrap_or_default();
-    match document.get("reasons").and_then(Value::as_array) {
-        Some(reasons) => reasons.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("; "),
-        None => format!("{ended:?}"),
+    let output: Value = serde_json::from_str(&ended.stdout).unwrap_or_default();
+    let documents = output.as_array().map_or(std::slice::from_ref(&output), Vec::as_slice);
+    let of_documents = documents.iter().filter_map(|document| document["reasons"].as_array()).flatten();
+    let of_documents: Vec<&str> = of_documents.filter_map(Value::as_str).collect();
+    if !of_documents.is_empty() {
+        return of_documents.join("; ");
     }
+    let lines = ended.stdout.lines().chain(ended.stderr.lines());
+    lines.filter(|line| line.to_ascii_lowercase().contains("invalid")).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -100,7 +111,7 @@ mod tests {
             made += 1;
             if made > spoiled { Ok(made) } else { Err(format!("spoiled {made}")) }
         };
-        (bounded(attempt, || may_go_on), made)
+        (bounded(attempt, |_, _| may_go_on), made)
     }
 
     #[test]
@@ -118,7 +129,8 @@ mod tests {
         let ended = |code, stdout: &str| ExitedProcess { code, stdout: stdout.to_owned(), stderr: String::new() };
         let wrong = judged(ended(Some(3), r#"{"reasons": ["late", "busy"]}"#)).map(|_| ());
         assert_eq!(wrong, Err("INVALID: late; busy".to_owned()));
-        assert!(judged(ended(Some(3), "text")).is_err_and(|wrong| wrong.contains("text")));
+        let wrong = judged(ended(Some(3), "capacity: none\nINVALID  busy\n")).map(|_| ());
+        assert_eq!(wrong, Err("INVALID: INVALID  busy".to_owned()));
         for code in [Some(0), Some(1), Some(4), None] {
             assert_eq!(judged(ended(code, "")).map(|ended| ended.code), Ok(code));
         }
