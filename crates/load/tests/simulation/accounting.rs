@@ -1,4 +1,5 @@
 //! Every request has exactly one outcome, whatever the network and the server do.
+//! `THALWEG_LOAD_RUNS` is the number of random runs.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -15,11 +16,11 @@ use thalweg_reactor::sim::SimConfig;
 use crate::script::{Response, random_of};
 use crate::server::Record;
 use crate::world::{World, log_plan, plan, request, session_plan};
-use crate::{MS, SECOND, with_seeds};
+use crate::{MS, SECOND, runs, with_seeds};
 
 /// How many random runs are made to their end, and how many are interrupted.
-const RUNS: u64 = 10_000;
-const INTERRUPTED_RUNS: u64 = 3000;
+const RUNS: u64 = 2000;
+const INTERRUPTED_RUNS: u64 = 600;
 
 /// Beyond this many bytes, a request does not fit into the buffers of a rough network.
 const LARGE_BODY: &[u8] = &[b'x'; 100_000];
@@ -332,12 +333,12 @@ fn random_runs(seeds: Range<u64>, interrupted: bool) {
 
 #[test]
 fn outcomes_add_up_to_what_was_offered() {
-    random_runs(0..RUNS, false);
+    random_runs(0..runs(RUNS), false);
 }
 
 #[test]
 fn an_interrupted_run_s_figures_add_up() {
-    random_runs(1_000_000..1_000_000 + INTERRUPTED_RUNS, true);
+    random_runs(1_000_000..1_000_000 + runs(INTERRUPTED_RUNS), true);
 }
 
 #[test]

@@ -39,6 +39,11 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 
+/// Seeds that a random test runs: `few`, or as many as the environment says.
+fn runs(few: u64) -> u64 {
+    std::env::var("THALWEG_LOAD_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(few)
+}
+
 /// Makes a run with each of the seeds. One that fails is named, so that it can be made again alone.
 fn with_seeds<T>(seeds: Range<u64>, run: impl Fn(u64) -> T) -> Vec<T> {
     let run_named = |seed| catch_unwind(AssertUnwindSafe(|| run(seed))).unwrap_or_else(|_| panic!("with seed {seed}"));

@@ -12,9 +12,9 @@ use thalweg_measure::trial::{Verdict, verdict};
 
 use crate::script::Response;
 use crate::world::{Run, World, plan, session_plan};
-use crate::{MS, US, with_seeds};
+use crate::{MS, US, runs, with_seeds};
 
-const RUNS: u64 = 10_000;
+const RUNS: u64 = 2000;
 
 /// From the noticing of an arrival to the end of its response: a handshake, a request, a response,
 /// and what a burst of those waits for one another.
@@ -136,5 +136,5 @@ fn random_run(seed: u64) {
 
 #[test]
 fn no_wait_of_a_thread_that_stands_still_is_blamed_on_the_server() {
-    with_seeds(0..RUNS, random_run);
+    with_seeds(0..runs(RUNS), random_run);
 }

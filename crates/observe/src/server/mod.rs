@@ -158,3 +158,18 @@ impl ServerReader {
         listeners
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn the_first_reading_examines_the_connections() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let clients: Vec<_> = (0..3).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+        let server = ServerReader::new(ServerName::Port(port)).read(&mut Vec::new()).unwrap();
+        assert_eq!(server.connections.unwrap().examined, clients.len() as u64);
+    }
+}

@@ -32,9 +32,6 @@ fn a_sample_holds_what_this_host_shows() {
     assert!(server.figures.descriptors > 5 && server.figures.resident_kib > 100.0, "{server:?}");
     assert!(server.figures.cpu_ms() >= 150, "it was busy: {server:?}");
     assert!(server.busiest[0].cpu_us >= 150_000, "{server:?}");
-    // The connections are examined now and then, depending on the cost.
-    let look = || sampler.sample().unwrap().server.unwrap().connections;
-    assert_eq!(wait_for(|| "no connection was examined".to_owned(), look).examined, 3);
     drop((clients, accepted));
 }
 

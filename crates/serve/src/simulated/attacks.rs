@@ -286,6 +286,10 @@ fn clients_that_ask_once_and_stay_do_not_keep_others_out() {
 #[test]
 fn attackers_of_all_kinds_together_do_not_keep_others_out() {
     check_siege(&ATTACKS.map(|role| (role, ATTACKERS / ATTACKS.len())));
+}
+
+#[test]
+fn attackers_that_do_not_read_or_stay_do_not_keep_others_out() {
     check_siege(&[(Role::Deaf, ATTACKERS / 2), (Role::Idle, ATTACKERS / 2)]);
 }
 
