@@ -284,11 +284,11 @@ fn simulate_edits(folder: &Path, seed: u64, edits: &[Edit], seen: &mut Seen) {
 fn no_whole_response_is_of_two_versions_of_a_file() {
     let folder = TempDir::new().unwrap();
     let mut seen = Seen::default();
-    for seed in 0..10_000_u64 {
+    for seed in 0..2000_u64 {
         let edits = if seed.is_multiple_of(2) { &WITH_NEW_TIME[..] } else { &WITH_ANY_TIME };
         simulate_edits(folder.path(), seed, edits, &mut seen);
     }
-    assert!(seen.whole > 10_000 && seen.cut > 1000, "{seen:?}");
+    assert!(seen.whole > 2000 && seen.cut > 200, "{seen:?}");
 }
 
 #[test]
