@@ -44,7 +44,7 @@ test: ## Run all checks, as CI does
 # For nights and releases.
 test-full: export THALWEG_TEST_FULL = 1
 test-full: export THALWEG_TEST_DRIVERS = all
-test-full: ## Run all checks with both drivers, long seeds and live tools, the mutations, and fuzz each target for FUZZ_SECONDS
+test-full: ## Run all checks with both drivers, long seeds and live tools, and fuzz each target for FUZZ_SECONDS
 	@$(MAKE) --no-print-directory setup
 	@$(MAKE) --no-print-directory format
 	@$(MAKE) --no-print-directory lint
@@ -52,7 +52,6 @@ test-full: ## Run all checks with both drivers, long seeds and live tools, the m
 	@$(MAKE) --no-print-directory doctests
 	@$(MAKE) --no-print-directory instructions
 	@$(MAKE) --no-print-directory docs
-	tests/mutations/run
 	@$(MAKE) --no-print-directory fuzz || echo "make test-full: the fuzz targets were not fuzzed (see above); their corpus was replayed"
 
 # The end-to-end tests and those of crates that the change cannot affect are left to `make test`.

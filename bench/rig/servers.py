@@ -103,9 +103,9 @@ http {{
 class Floor:
     """The canned server. Its count comes when it ends, so each run has one of its own."""
 
-    def __init__(self, program, port, cpu, driver, close):
+    def __init__(self, program, port, cpu, driver, close, more=()):
         self.url = f"http://127.0.0.1:{port}/000.txt"
-        command = [program, "server", "--driver", driver, "--port", str(port), *(["--close"] if close else [])]
+        command = [program, "server", "--driver", driver, "--port", str(port), *(["--close"] if close else []), *more]
         pinned = process.pinned(cpu, command) if cpu is not None else command
         self.child = subprocess.Popen(pinned, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         line = self.child.stderr.readline()

@@ -274,8 +274,11 @@ mod tests {
                     }
                 }
             });
-            let mut found = 0;
-            for _ in 0..ROUNDS {
+            // On a busy machine the other thread may stand still for all rounds, with the link in
+            // the folder's place.
+            let (mut rounds, mut found) = (0, 0);
+            while rounds < ROUNDS || found == 0 {
+                rounds += 1;
                 let mut bytes = [0; 16];
                 if let Ok(file) = opened.open_beneath(c"place/file") {
                     let read = file.read_at(&mut bytes, 0).unwrap();
@@ -284,7 +287,6 @@ mod tests {
                 }
             }
             is_over.store(true, std::sync::atomic::Ordering::Relaxed);
-            assert!(found > 0, "the folder was there from time to time");
         });
     }
 }
