@@ -28,8 +28,8 @@ demo: ## Build, serve a small tree, search its capacity, and write the report to
 
 package: ## Build the Debian package and the tarball, in target/package
 	@$(SETUP) build
-	$(CARGO) build --locked --release --package thalweg-cli --bin thalweg
-	packaging/package $${CARGO_TARGET_DIR:-target}/release/thalweg target/package
+	$(CARGO) build --locked --profile dist --package thalweg-cli --bin thalweg
+	packaging/package $${CARGO_TARGET_DIR:-target}/dist/thalweg target/package
 
 # One after the other, the quick ones first.
 test: ## Run all checks, as CI does

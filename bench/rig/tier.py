@@ -139,11 +139,11 @@ def parse(parser, port):
     parser.add_argument("--port", type=int, default=port, help=f"of the cache; the origin has the next one (default {port})")
     parser.add_argument("--into", type=pathlib.Path, help="where the folder of results is made (default bench/results)")
     parser.add_argument("--scratch", type=pathlib.Path, help="where volumes are made (default the system's folder for temporary files)")
-    parser.add_argument("--thalweg", default=str(results.CHECKOUT / "target" / "release" / "thalweg"))
+    parser.add_argument("--thalweg", default=str(results.CHECKOUT / "target" / "dist" / "thalweg"))
     options = parser.parse_args()
     options.seed = int(time.time()) if options.seed is None else options.seed
     if not os.access(options.thalweg, os.X_OK):
-        sys.exit(f"{parser.prog}: there is no {options.thalweg}. Build it with: cargo build --release")
+        sys.exit(f"{parser.prog}: there is no {options.thalweg}. Build it with: cargo build --profile dist")
     process.interruptible()
     return options
 
