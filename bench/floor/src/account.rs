@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::plan::{Driver, Plan, Role};
 
 /// The beginning of what is counted.
-pub struct Start {
+pub(crate) struct Start {
     at: Instant,
     cpu: Cpu,
 }
@@ -19,18 +19,18 @@ struct Cpu {
 }
 
 /// A finished run.
-pub struct Totals {
+pub(crate) struct Totals {
     requests: u64,
     seconds: f64,
     cpu: Cpu,
 }
 
 impl Start {
-    pub fn now() -> io::Result<Self> {
+    pub(crate) fn now() -> io::Result<Self> {
         Ok(Self { at: Instant::now(), cpu: Cpu::so_far()? })
     }
 
-    pub fn totals(&self, requests: u64) -> io::Result<Totals> {
+    pub(crate) fn totals(&self, requests: u64) -> io::Result<Totals> {
         let now = Cpu::so_far()?;
         let cpu = Cpu { user_s: now.user_s - self.cpu.user_s, system_s: now.system_s - self.cpu.system_s };
         Ok(Totals { requests, seconds: self.at.elapsed().as_secs_f64(), cpu })
@@ -39,7 +39,7 @@ impl Start {
 
 impl Totals {
     /// One line; every value is a number or one of our own words, so nothing needs quoting.
-    pub fn json(&self, plan: &Plan) -> String {
+    pub(crate) fn json(&self, plan: &Plan) -> String {
         let role = match plan.role {
             Role::Client => "client",
             Role::Server => "server",

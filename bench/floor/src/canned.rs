@@ -25,19 +25,19 @@ const SEND_BYTES_SURE: u32 = 4096;
 const BACKLOG: i32 = 4096;
 
 /// The client's request, like those of other load generators.
-pub fn request(plan: &Plan) -> Vec<u8> {
+pub(crate) fn request(plan: &Plan) -> Vec<u8> {
     let connection = if plan.close { "Connection: close\r\n" } else { "" };
     format!("GET {} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n{connection}\r\n", plan.path, plan.port).into_bytes()
 }
 
 /// The server's response to anything.
-pub fn response(plan: &Plan) -> Vec<u8> {
+pub(crate) fn response(plan: &Plan) -> Vec<u8> {
     let body = b"the floor\n".iter().cycle().take(plan.bytes as usize);
     head(plan, plan.bytes.into()).into_bytes().iter().chain(body).copied().collect()
 }
 
 /// The head of a response with so many bytes of body.
-pub fn head(plan: &Plan, body_bytes: u64) -> String {
+pub(crate) fn head(plan: &Plan, body_bytes: u64) -> String {
     let connection = if plan.close { "close" } else { "keep-alive" };
     format!(
         "HTTP/1.1 200 OK\r\nServer: floor\r\nContent-Type: text/plain\r\nContent-Length: {body_bytes}\r\nConnection: {connection}\r\n\r\n"
@@ -49,7 +49,7 @@ pub fn head(plan: &Plan, body_bytes: u64) -> String {
 ///
 /// # Errors
 /// There is no server, it does not respond with 200, or it does not say how long its response is.
-pub fn response_bytes(plan: &Plan) -> io::Result<usize> {
+pub(crate) fn response_bytes(plan: &Plan) -> io::Result<usize> {
     let address = plan.address();
     let explain =
         |error: io::Error| io::Error::new(error.kind(), format!("asking {address} for {}: {error}", plan.path));
@@ -74,7 +74,7 @@ pub fn response_bytes(plan: &Plan) -> io::Result<usize> {
 ///
 /// # Errors
 /// It is none, its status is not 200, or it does not say how long it is.
-pub fn length_of_response(plan: &Plan, bytes: &[u8]) -> io::Result<u64> {
+pub(crate) fn length_of_response(plan: &Plan, bytes: &[u8]) -> io::Result<u64> {
     const END: &[u8] = b"\r\n\r\n";
     let head_bytes = bytes.windows(END.len()).position(|four| four == END).map(|at| at + END.len());
     let head_bytes = head_bytes.ok_or_else(|| io::Error::other("the head of the first response comes in pieces"))?;
@@ -96,14 +96,14 @@ fn body_bytes(plan: &Plan, head: &[u8]) -> io::Result<usize> {
 }
 
 /// An open connection.
-pub fn connection(address: SocketAddrV4) -> io::Result<OwnedFd> {
+pub(crate) fn connection(address: SocketAddrV4) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     rustix::net::connect(&socket, &address).map_err(|error| no_connection(address, error))?;
     Ok(socket)
 }
 
 /// Why a connection could not be opened. Ports are what a connection per request runs out of first.
-pub fn no_connection(address: SocketAddrV4, error: rustix::io::Errno) -> io::Error {
+pub(crate) fn no_connection(address: SocketAddrV4, error: rustix::io::Errno) -> io::Error {
     let advice = if error == rustix::io::Errno::ADDRNOTAVAIL {
         "; all ports are in use or wait: widen net.ipv4.ip_local_port_range"
     } else {
@@ -113,7 +113,7 @@ pub fn no_connection(address: SocketAddrV4, error: rustix::io::Errno) -> io::Err
 }
 
 /// A listening socket; says where if that was left to the kernel.
-pub fn listener(plan: &Plan) -> io::Result<OwnedFd> {
+pub(crate) fn listener(plan: &Plan) -> io::Result<OwnedFd> {
     let address = plan.address();
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
@@ -150,6 +150,6 @@ fn defer_accept(listener: &OwnedFd) -> io::Result<()> {
 }
 
 /// A server that closes or breaks a connection in the middle is not what the floor measures.
-pub fn ended(address: SocketAddrV4) -> io::Error {
+pub(crate) fn ended(address: SocketAddrV4) -> io::Error {
     io::Error::other(format!("{address} has closed a connection before its response was over"))
 }

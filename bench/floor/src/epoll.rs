@@ -19,20 +19,20 @@ use crate::plan::Plan;
 use crate::stop::Stop;
 
 /// Events taken per wait.
-pub const EVENTS: usize = 512;
+pub(crate) const EVENTS: usize = 512;
 
 /// More than one response, so that a receive that comes up short has emptied the socket and no
 /// second one is needed to know.
 const RECEIVE_BYTES: usize = 256 * 1024;
 
 /// The owner of an event that is no connection's.
-pub const STOP: u64 = u64::MAX;
-pub const LISTENER: u64 = u64::MAX - 1;
+pub(crate) const STOP: u64 = u64::MAX;
+pub(crate) const LISTENER: u64 = u64::MAX - 1;
 
 /// Sockets that a server holds at most; more wait in the backlog.
 const SOCKETS_MAX: usize = 65_536;
 
-pub fn client(plan: &Plan) -> io::Result<Totals> {
+pub(crate) fn client(plan: &Plan) -> io::Result<Totals> {
     let mut client = Client {
         plan,
         epoll: epoll::create(CreateFlags::CLOEXEC)?,
@@ -193,7 +193,7 @@ impl Client<'_> {
 }
 
 /// Waits for events; false if one of them is the end of the run.
-pub fn wait(epoll: &OwnedFd, events: &mut Vec<Event>) -> io::Result<bool> {
+pub(crate) fn wait(epoll: &OwnedFd, events: &mut Vec<Event>) -> io::Result<bool> {
     events.clear();
     match epoll::wait(epoll, spare_capacity(events), None) {
         Ok(_) | Err(Errno::INTR) => {}
@@ -203,14 +203,14 @@ pub fn wait(epoll: &OwnedFd, events: &mut Vec<Event>) -> io::Result<bool> {
 }
 
 /// The descriptors that a server waits on.
-pub struct ServerSockets {
+pub(crate) struct ServerSockets {
     pub epoll: OwnedFd,
     pub listener: OwnedFd,
     pub stop: Stop,
 }
 
 impl ServerSockets {
-    pub fn open(plan: &Plan) -> io::Result<Self> {
+    pub(crate) fn open(plan: &Plan) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let listener = canned::listener(plan)?;
         // Level-triggered: what one wake-up leaves in the backlog is told again.
@@ -223,7 +223,7 @@ impl ServerSockets {
     }
 }
 
-pub fn server(plan: &Plan) -> io::Result<Totals> {
+pub(crate) fn server(plan: &Plan) -> io::Result<Totals> {
     // Held until the run is over.
     let ServerSockets { epoll, listener, stop: _stop } = ServerSockets::open(plan)?;
     let response = canned::response(plan);

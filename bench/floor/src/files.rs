@@ -25,7 +25,7 @@ use crate::plan::Plan;
 const REQUEST_BYTES_MAX: usize = 2048;
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-pub fn server(plan: &Plan) -> io::Result<Totals> {
+pub(crate) fn server(plan: &Plan) -> io::Result<Totals> {
     let ServerSockets { epoll, listener, stop: _stop } = ServerSockets::open(plan)?;
     let mut files = Vec::new();
     for path in &plan.file {

@@ -29,7 +29,7 @@ const WINDOW_FIRST: u32 = 65_535;
 const RENEW_BYTES: u64 = 1 << 30;
 
 /// The state of a reader between two receives.
-pub struct Frames {
+pub(crate) struct Frames {
     head: [u8; HEAD_BYTES],
     head_bytes: usize,
     /// Bytes of the payload that have not come.
@@ -40,7 +40,7 @@ pub struct Frames {
 
 /// An event that a canned peer acts on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub(crate) enum Event {
     /// The peer has ended this stream.
     Ended(u32),
     /// The peer's settings want an acknowledgement.
@@ -49,13 +49,13 @@ pub enum Event {
 
 impl Frames {
     /// Of a server.
-    pub fn from_server() -> Self {
+    pub(crate) fn from_server() -> Self {
         Self { head: [0; HEAD_BYTES], head_bytes: 0, left: 0, bytes: 0 }
     }
 
     /// Of a client, which sends the preface first: it is passed over as the payload of a frame
     /// without a meaning.
-    pub fn from_client() -> Self {
+    pub(crate) fn from_client() -> Self {
         let head = [0, 0, PREFACE.len() as u8, u8::MAX, 0, 0, 0, 0, 0];
         Self { head, head_bytes: HEAD_BYTES, left: PREFACE.len(), bytes: 0 }
     }
@@ -64,7 +64,7 @@ impl Frames {
     ///
     /// # Errors
     /// The peer gives up a stream or the connection.
-    pub fn read(&mut self, mut bytes: &[u8], mut event: impl FnMut(Event)) -> io::Result<()> {
+    pub(crate) fn read(&mut self, mut bytes: &[u8], mut event: impl FnMut(Event)) -> io::Result<()> {
         self.bytes += bytes.len() as u64;
         loop {
             let missing = HEAD_BYTES - self.head_bytes;
@@ -96,7 +96,7 @@ impl Frames {
     }
 
     /// Whether the client has to open the connection's window again.
-    pub fn is_window_used(&mut self) -> bool {
+    pub(crate) fn is_window_used(&mut self) -> bool {
         let used = self.bytes >= RENEW_BYTES;
         if used {
             self.bytes = 0;
@@ -113,7 +113,7 @@ fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
 }
 
 /// The beginning of a connection of a client: windows and streams as many as there can be.
-pub fn client_preface() -> Vec<u8> {
+pub(crate) fn client_preface() -> Vec<u8> {
     let mut out = PREFACE.to_vec();
     // ENABLE_PUSH 0, INITIAL_WINDOW_SIZE.
     let mut settings = vec![0, 2, 0, 0, 0, 0, 0, 4];
@@ -124,23 +124,23 @@ pub fn client_preface() -> Vec<u8> {
 }
 
 /// The beginning of a connection of a server.
-pub fn server_preface() -> Vec<u8> {
+pub(crate) fn server_preface() -> Vec<u8> {
     let mut out = Vec::new();
     // MAX_CONCURRENT_STREAMS.
     frame(&mut out, SETTINGS, 0, 0, &[0, 3, 0, 0, 4, 0]);
     out
 }
 
-pub fn acknowledge_settings(out: &mut Vec<u8>) {
+pub(crate) fn acknowledge_settings(out: &mut Vec<u8>) {
     frame(out, SETTINGS, ACK, 0, &[]);
 }
 
-pub fn renew_window(out: &mut Vec<u8>) {
+pub(crate) fn renew_window(out: &mut Vec<u8>) {
     frame(out, WINDOW_UPDATE, 0, 0, &(RENEW_BYTES as u32).to_be_bytes());
 }
 
 /// Frames of one exchange, in which the stream's number is all that is written in the run.
-pub struct Exchange {
+pub(crate) struct Exchange {
     bytes: Vec<u8>,
     /// The places of the stream's number.
     streams: Vec<usize>,
@@ -156,7 +156,7 @@ impl Exchange {
         Self { bytes: Vec::new(), streams: Vec::new() }
     }
 
-    pub fn write(&self, stream: u32, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, stream: u32, out: &mut Vec<u8>) {
         let begin = out.len();
         out.extend_from_slice(&self.bytes);
         for place in &self.streams {
@@ -166,7 +166,7 @@ impl Exchange {
 
     /// The requests of a client: the first one of a connection enters path and authority into the
     /// peer's table, the others refer to them (RFC 7541, 6.1 and 6.2.1).
-    pub fn requests(path: &str, authority: &str, is_tls: bool) -> [Self; 2] {
+    pub(crate) fn requests(path: &str, authority: &str, is_tls: bool) -> [Self; 2] {
         let scheme = if is_tls { 0x87 } else { 0x86 };
         let mut block = vec![0x82, scheme];
         for (name, value) in [(0x44, path), (0x41, authority)] {
@@ -182,7 +182,7 @@ impl Exchange {
     }
 
     /// The response of a server: `:status` 200 and content-length, and the body.
-    pub fn response(body: &[u8]) -> Self {
+    pub(crate) fn response(body: &[u8]) -> Self {
         let length = body.len().to_string();
         let mut response = Self::empty();
         response.add(HEADERS, END_HEADERS, &[&[0x88, 0x0f, 0x0d, length.len() as u8], length.as_bytes()].concat());

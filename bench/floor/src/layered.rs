@@ -179,7 +179,7 @@ fn transmit(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-pub fn server(plan: &Plan) -> io::Result<Totals> {
+pub(crate) fn server(plan: &Plan) -> io::Result<Totals> {
     let settings = plan.certificate.as_ref().map(|certificate| Settings::server(plan, certificate)).transpose()?;
     let ServerSockets { epoll, listener, stop: _stop } = ServerSockets::open(plan)?;
     let response = canned::response(plan);
@@ -280,7 +280,7 @@ impl Server<'_> {
     }
 }
 
-pub fn client(plan: &Plan) -> io::Result<Totals> {
+pub(crate) fn client(plan: &Plan) -> io::Result<Totals> {
     let authority = format!("127.0.0.1:{}", plan.port);
     let mut client = Client {
         plan,

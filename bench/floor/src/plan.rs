@@ -10,7 +10,7 @@ use clap::{Parser, ValueEnum};
 #[command(
     after_help = "Example: floor server --driver uring --port 28000 --cpu 0 &\n         floor client --driver uring --port 28000 --cpu 1 --seconds 8"
 )]
-pub struct Plan {
+pub(crate) struct Plan {
     pub role: Role,
     /// How it talks to the kernel
     #[arg(long, default_value = "uring")]
@@ -60,29 +60,29 @@ pub struct Plan {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Role {
+pub(crate) enum Role {
     Client,
     Server,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Driver {
+pub(crate) enum Driver {
     Epoll,
     Uring,
 }
 
 impl Plan {
-    pub fn address(&self) -> SocketAddrV4 {
+    pub(crate) fn address(&self) -> SocketAddrV4 {
         SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.port)
     }
 
     /// Whether there is more between socket and exchange than HTTP/1 over TCP.
-    pub fn is_layered(&self) -> bool {
+    pub(crate) fn is_layered(&self) -> bool {
         self.tls || self.certificate.is_some() || self.streams > 0
     }
 
     /// Requests to make or serve; without a bound, more than any run makes.
-    pub fn requests_max(&self) -> u64 {
+    pub(crate) fn requests_max(&self) -> u64 {
         self.requests.unwrap_or(u64::MAX)
     }
 }

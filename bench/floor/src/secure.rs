@@ -26,7 +26,7 @@ const APPLICATION_DATA: u8 = 23;
 const HANDSHAKE: u8 = 22;
 
 /// The settings of one role, made once.
-pub enum Settings {
+pub(crate) enum Settings {
     Client(Arc<ClientConfig>),
     Server(Arc<ServerConfig>),
 }
@@ -34,7 +34,7 @@ pub enum Settings {
 impl Settings {
     /// # Errors
     /// The certificate or its key cannot be used.
-    pub fn client(plan: &Plan) -> io::Result<Self> {
+    pub(crate) fn client(plan: &Plan) -> io::Result<Self> {
         let verifier = Arc::new(AnyCertificate(Arc::new(provider::default_provider())));
         let versions = ClientConfig::builder_with_protocol_versions(&[&rustls::version::TLS13]);
         let mut config = versions.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
@@ -48,7 +48,7 @@ impl Settings {
 
     /// # Errors
     /// The certificate or its key cannot be used.
-    pub fn server(plan: &Plan, certificate: &(impl AsRef<Path>, impl AsRef<Path>)) -> io::Result<Self> {
+    pub(crate) fn server(plan: &Plan, certificate: &(impl AsRef<Path>, impl AsRef<Path>)) -> io::Result<Self> {
         let (chain, key) = (certificate.0.as_ref(), certificate.1.as_ref());
         let unusable = |path: &Path| format!("--certificate: {} cannot be used", path.display());
         let certificates: Vec<_> = CertificateDer::pem_slice_iter(&fs::read(chain)?)
@@ -71,7 +71,7 @@ impl Settings {
     }
 
     /// A connection that has sent and received nothing.
-    pub fn begin(&self) -> io::Result<Handshake> {
+    pub(crate) fn begin(&self) -> io::Result<Handshake> {
         let connection = match self {
             Self::Client(config) => {
                 let name = ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([127, 0, 0, 1])));
@@ -88,14 +88,14 @@ fn alpn(plan: &Plan) -> Vec<Vec<u8>> {
 }
 
 /// A handshake under way.
-pub struct Handshake(Connection);
+pub(crate) struct Handshake(Connection);
 
 impl Handshake {
     /// Takes one record, whole with its head.
     ///
     /// # Errors
     /// The handshake fails.
-    pub fn read(&mut self, mut record: &[u8]) -> io::Result<()> {
+    pub(crate) fn read(&mut self, mut record: &[u8]) -> io::Result<()> {
         while !record.is_empty() {
             self.0.read_tls(&mut record.by_ref())?;
         }
@@ -103,19 +103,19 @@ impl Handshake {
     }
 
     /// Appends what is to be sent.
-    pub fn write(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+    pub(crate) fn write(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         while self.0.wants_write() {
             self.0.write_tls(out)?;
         }
         Ok(())
     }
 
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         !self.0.is_handshaking()
     }
 
     /// The keys, once the handshake is over and everything is sent.
-    pub fn into_records(self) -> io::Result<Records> {
+    pub(crate) fn into_records(self) -> io::Result<Records> {
         let secrets = self.0.dangerous_extract_secrets().map_err(io::Error::other)?;
         Ok(Records { seal: Direction::new(secrets.tx)?, open: Direction::new(secrets.rx)? })
     }
@@ -124,7 +124,7 @@ impl Handshake {
     ///
     /// # Errors
     /// The record cannot be opened.
-    pub fn open(&mut self, record: &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
+    pub(crate) fn open(&mut self, record: &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
         self.read(record)?;
         match self.0.reader().read_to_end(plain) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
@@ -133,14 +133,14 @@ impl Handshake {
     }
 
     /// Seals through rustls.
-    pub fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    pub(crate) fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         io::Write::write_all(&mut self.0.writer(), plain)?;
         self.write(out)
     }
 }
 
 /// The record layer of an established connection (RFC 8446, 5.2).
-pub struct Records {
+pub(crate) struct Records {
     seal: Direction,
     open: Direction,
 }
@@ -180,7 +180,7 @@ impl Records {
     ///
     /// # Errors
     /// It is not the peer's.
-    pub fn open<'a>(&mut self, record: &'a mut [u8]) -> io::Result<&'a [u8]> {
+    pub(crate) fn open<'a>(&mut self, record: &'a mut [u8]) -> io::Result<&'a [u8]> {
         let (head, sealed) = record.split_at_mut(HEAD_BYTES);
         let nonce = self.open.nonce();
         let opened = self.open.key.open_in_place(nonce, Aad::from(head), sealed);
@@ -193,7 +193,7 @@ impl Records {
     }
 
     /// Appends the bytes as records.
-    pub fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    pub(crate) fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         for plain in plain.chunks(PLAIN_BYTES_MAX) {
             let sealed = (plain.len() + 1 + TAG_BYTES) as u16;
             let begin = out.len();
@@ -211,7 +211,7 @@ impl Records {
 }
 
 /// The length of the record at the beginning, whole with its head, if it is there.
-pub fn record_bytes(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn record_bytes(bytes: &[u8]) -> Option<usize> {
     let [_, _, _, high, low, ..] = bytes else { return None };
     let length = HEAD_BYTES + usize::from(u16::from_be_bytes([*high, *low]));
     (bytes.len() >= length).then_some(length)

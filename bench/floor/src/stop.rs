@@ -10,11 +10,11 @@ use rustix::time::{timerfd_create, timerfd_settime};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Readable when the run shall end.
-pub struct Stop(Vec<OwnedFd>);
+pub(crate) struct Stop(Vec<OwnedFd>);
 
 impl Stop {
     /// After `seconds` from now, if any.
-    pub fn after(seconds: Option<u32>) -> io::Result<Self> {
+    pub(crate) fn after(seconds: Option<u32>) -> io::Result<Self> {
         let Some(seconds) = seconds else { return Ok(Self(Vec::new())) };
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
         let once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -24,7 +24,7 @@ impl Stop {
     }
 
     /// Also on a signal to end, so that a server can still say what it has served.
-    pub fn or_when_asked(mut self) -> io::Result<Self> {
+    pub(crate) fn or_when_asked(mut self) -> io::Result<Self> {
         for signal in [SIGTERM, SIGINT] {
             let (reader, writer) = UnixStream::pair()?;
             signal_hook::low_level::pipe::register(signal, writer)?;
@@ -33,7 +33,7 @@ impl Stop {
         Ok(self)
     }
 
-    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.0.iter().map(AsFd::as_fd)
     }
 }

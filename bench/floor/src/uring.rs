@@ -8,5 +8,5 @@ mod client;
 mod ring;
 mod server;
 
-pub use self::client::client;
-pub use self::server::server;
+pub(crate) use self::client::client;
+pub(crate) use self::server::server;

@@ -9,11 +9,11 @@ use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-pub const GROUP: u16 = 0;
+pub(super) const GROUP: u16 = 0;
 
 /// The one group of buffers of a ring. Its memory lives as long as the process: nothing has to
 /// outlive the ring's use of it.
-pub struct Buffers {
+pub(super) struct Buffers {
     entries: *mut BufRingEntry,
     memory: *mut u8,
     count: u16,
@@ -23,7 +23,7 @@ pub struct Buffers {
 
 impl Buffers {
     /// Registers at least `count` buffers.
-    pub fn register(submitter: &Submitter<'_>, count: u16, buffer_bytes: u32) -> io::Result<Self> {
+    pub(super) fn register(submitter: &Submitter<'_>, count: u16, buffer_bytes: u32) -> io::Result<Self> {
         let count = count.clamp(1, 1 << 14).next_power_of_two();
         let map = |bytes: usize| {
             // SAFETY: a new private anonymous mapping aliases nothing.
@@ -42,7 +42,7 @@ impl Buffers {
     }
 
     /// Queues a buffer for the kernel, which sees it with the next `publish`.
-    pub fn give_back(&mut self, id: u16) {
+    pub(super) fn give_back(&mut self, id: u16) {
         let slot = usize::from(self.tail & (self.count - 1));
         // SAFETY: `slot` is below `count`, so the entry is inside the mapping. The kernel reads no
         // entry at or above the tail it knows; the setters do not touch the tail, which lies over
@@ -57,7 +57,7 @@ impl Buffers {
     }
 
     /// Hands over what was given back: one store for a whole batch.
-    pub fn publish(&mut self) {
+    pub(super) fn publish(&mut self) {
         // SAFETY: the tail field of io_uring_register_buf_ring(3), two aligned bytes that both
         // sides access atomically.
         unsafe { AtomicU16::from_ptr(BufRingEntry::tail(self.entries).cast_mut()) }.store(self.tail, Ordering::Release);

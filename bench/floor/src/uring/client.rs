@@ -17,7 +17,7 @@ use crate::stop::Stop;
 const BUFFER_BYTES_MIN: usize = 4096;
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
-pub fn client(plan: &Plan) -> io::Result<Totals> {
+pub(crate) fn client(plan: &Plan) -> io::Result<Totals> {
     if plan.close { one_request_each(plan) } else { keep(plan) }
 }
 

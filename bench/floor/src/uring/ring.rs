@@ -17,7 +17,7 @@ const COMPLETIONS: u32 = 16_384;
 /// The operation of a completion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Kind {
+pub(super) enum Kind {
     Accept,
     Receive,
     Send,
@@ -29,18 +29,18 @@ pub enum Kind {
 
 const KINDS: [Kind; 6] = [Kind::Accept, Kind::Receive, Kind::Send, Kind::Close, Kind::Stop, Kind::Step];
 
-pub fn token(kind: Kind, slot: u32) -> u64 {
+pub(super) fn token(kind: Kind, slot: u32) -> u64 {
     u64::from(kind as u32) << 32 | u64::from(slot)
 }
 
 /// The operation and the file of a completion.
-pub fn of_token(token: u64) -> (Kind, u32) {
+pub(super) fn of_token(token: u64) -> (Kind, u32) {
     (KINDS[(token >> 32) as usize], token as u32)
 }
 
 /// Opens a ring that its own thread alone enters and that works inside `enter` alone: nothing is
 /// ever signalled or locked.
-pub fn open() -> io::Result<IoUring> {
+pub(super) fn open() -> io::Result<IoUring> {
     let build = |newest: bool| {
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun().setup_submit_all().setup_cqsize(COMPLETIONS);
@@ -56,19 +56,19 @@ pub fn open() -> io::Result<IoUring> {
 }
 
 /// Files that can be registered: the kernel counts them against the limit of descriptors.
-pub fn slots_max() -> u32 {
+pub(super) fn slots_max() -> u32 {
     getrlimit(Resource::Nofile).current.map_or(1 << 14, |limit| limit.min(1 << 14) as u32)
 }
 
 /// A ring in use.
-pub struct Ring<'a> {
+pub(super) struct Ring<'a> {
     pub submitter: Submitter<'a>,
     submissions: SubmissionQueue<'a>,
     completions: CompletionQueue<'a>,
 }
 
 impl<'a> Ring<'a> {
-    pub fn new(ring: &'a mut IoUring) -> Self {
+    pub(super) fn new(ring: &'a mut IoUring) -> Self {
         let (mut submitter, submissions, completions) = ring.split();
         // Saves the look-up of the ring's descriptor on every `enter`. A kernel without it (before
         // 5.18) looks it up.
@@ -80,7 +80,7 @@ impl<'a> Ring<'a> {
     ///
     /// # Safety
     /// What they point at stays where it is until they have completed.
-    pub unsafe fn push(&mut self, entries: &[squeue::Entry]) -> io::Result<()> {
+    pub(super) unsafe fn push(&mut self, entries: &[squeue::Entry]) -> io::Result<()> {
         if self.submissions.capacity() - self.submissions.len() < entries.len() {
             self.submissions.sync();
             self.submitter.submit()?;
@@ -91,7 +91,7 @@ impl<'a> Ring<'a> {
     }
 
     /// Reports the end of the run as completions of their own.
-    pub fn watch(&mut self, stop: &Stop) -> io::Result<()> {
+    pub(super) fn watch(&mut self, stop: &Stop) -> io::Result<()> {
         for fd in stop.fds() {
             let entry = opcode::PollAdd::new(Fd(fd.as_raw_fd()), libc::POLLIN as u32).build();
             // SAFETY: the entry points at nothing.
@@ -101,7 +101,7 @@ impl<'a> Ring<'a> {
     }
 
     /// Hands over what is queued and waits for a completion.
-    pub fn wait(&mut self) -> io::Result<()> {
+    pub(super) fn wait(&mut self) -> io::Result<()> {
         self.submissions.sync();
         let entered = self.submitter.submit_and_wait(1);
         self.submissions.sync();
@@ -116,12 +116,12 @@ impl<'a> Ring<'a> {
     }
 
     /// Hands over what is queued.
-    pub fn flush(&mut self) -> io::Result<()> {
+    pub(super) fn flush(&mut self) -> io::Result<()> {
         self.submissions.sync();
         self.submitter.submit().map(drop)
     }
 
-    pub fn next(&mut self) -> Option<cqueue::Entry> {
+    pub(super) fn next(&mut self) -> Option<cqueue::Entry> {
         self.completions.next()
     }
 }

@@ -19,7 +19,7 @@ const REQUEST_BYTES_MAX: u32 = 2048;
 
 const BUFFERS: u16 = 1024;
 
-pub fn server(plan: &Plan) -> io::Result<Totals> {
+pub(crate) fn server(plan: &Plan) -> io::Result<Totals> {
     let listener = canned::listener(plan)?;
     let mut ring = ring::open()?;
     let mut ring = Ring::new(&mut ring);

@@ -1,16 +1,13 @@
-//! Properties of any input: nothing panics, times saturate, coverage is a set of bytes.
-
-use std::collections::BTreeSet;
+//! Properties of any input: nothing panics, times saturate.
 
 use proptest::prelude::*;
 use thalweg_caching::validation::{HeadOutcome, ValidationOutcome, head_outcome, outcome};
 use thalweg_caching::{
-    CacheRequest, CacheStatus, ContentRange, Coverage, Decision, FieldLines, ForwardReason, GROUPS_MAX, Invalidation,
-    Outcome, Policy, SECONDS_MAX, Storability, StoredFields, StoredResponse, Times, Validation, cache_groups, decide,
-    invalidation, missing_fragments, storability,
+    CacheRequest, CacheStatus, ContentRange, Decision, FieldLines, ForwardReason, GROUPS_MAX, Invalidation, Outcome,
+    Policy, SECONDS_MAX, Storability, StoredFields, StoredResponse, Times, Validation, cache_groups, decide,
+    invalidation, storability,
 };
 use thalweg_wire::Method;
-use thalweg_wire::range::ByteRange;
 
 /// Values that are likely to mean something, and any others.
 fn value() -> impl Strategy<Value = Vec<u8>> {

@@ -32,7 +32,7 @@ pub fn geometric_mean(values: &[f64], confidence: f64) -> Option<MeanInterval> {
     let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
     let interval = mean_interval(&logs, confidence);
     let [mean, low, high] = [interval.mean, interval.low, interval.high].map(f64::exp);
-    Some(MeanInterval { mean, low, high, ..interval })
+    Some(MeanInterval { mean, low, high })
 }
 
 /// The mean of independent values, at least two, by Student's t.

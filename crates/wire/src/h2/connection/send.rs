@@ -2,7 +2,7 @@
 
 use super::{Connection, Role};
 use crate::h2::error::ErrorCode;
-use crate::h2::frame::{self, HEAD_LEN, kind};
+use crate::h2::frame::{self, HEAD_LEN};
 use crate::h2::settings::WINDOW_MAX;
 
 impl<T: Default> Connection<T> {
