@@ -2,10 +2,10 @@
 //!
 //! The compiler finds dead code within a crate; what a crate exports it takes for used. An item
 //! counts as used if its name stands anywhere in code of the crates that is no test, but for its
-//! definitions, for re-exports, and for the type that an `impl` is of. Fuzz targets are users: their
-//! entries take bytes where the product's take files. Programs of bench/ are none: they exist for
-//! the product's code. Methods of traits, fields and variants are not looked at. Names are compared
-//! without their paths, so that some unused items stay unseen; none that is used is named.
+//! definitions, for re-exports, and for the type that an `impl` is of. Fuzz targets are users:
+//! their entries take bytes where the product's take files. Programs of bench/ are none: they exist
+//! for the product's code. Methods of traits, fields and variants are not looked at. Names are
+//! compared without their paths, so that some unused items stay unseen; none that is used is named.
 //!
 //! Modules that are there for tests, such as simulations, have an entry in `exceptions.toml`.
 

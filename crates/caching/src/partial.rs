@@ -1,5 +1,5 @@
-//! Parts of an object: Content-Range (RFC 9110, 14.4). Range is `thalweg_wire::range`'s to read, and
-//! whether a received part belongs to the stored ones is its version's to say.
+//! Parts of an object: Content-Range (RFC 9110, 14.4). Range is `thalweg_wire::range`'s to read,
+//! and whether a received part belongs to the stored ones is its version's to say.
 
 use thalweg_wire::range::ByteRange;
 use thalweg_wire::trim_ows;
