@@ -164,34 +164,6 @@ mod small_load {
     use super::*;
 
     #[test]
-    fn the_rate_of_small_files_is_searched() {
-        let stage = Stage::of("acme-small", &[]);
-        let folder = TempDir::new().unwrap();
-        let report = folder.path().join("small.html");
-        let document = rate("acme-small", &stage, &["--out", text(&report)], 512.0);
-        let choices = document["suite"]["choices"].to_string();
-        assert!(choices.contains("scaled by 0.01") && choices.contains("HTTP/1.0"), "{choices}");
-        assert!(document["suite"].get("trials").is_none() && !document["trials"].as_array().unwrap().is_empty());
-        let page = std::fs::read_to_string(report).unwrap();
-        assert!(page.contains("Afterburner") && page.contains("5200"), "the document's own figures are missing");
-    }
-
-    #[test]
-    fn the_rates_of_mixed_and_large_files_are_searched() {
-        for (name, options, mean_bytes, choice) in [
-            ("acme-spec", &[][..], 14_566.0, "shares of SPECweb96's classes"),
-            ("acme-big", &[], 5e6, "response times have no limit"),
-            ("specweb96", &["--load", "1"], 14_566.0, "not SPEC-compliant"),
-        ] {
-            let stage = Stage::of(name, options);
-            let document = rate(name, &stage, options, mean_bytes);
-            assert!(document["suite"]["choices"].to_string().contains(choice), "{:#}", document["suite"]);
-            let too_small = document["reasons"].to_string().contains("the tree was too small");
-            assert_eq!(too_small, name == "specweb96", "{}", document["reasons"]);
-        }
-    }
-
-    #[test]
     fn the_mixes_of_webbench_make_a_curve() {
         let stage = Stage::of("webbench", &[]);
         for driver in drivers() {
@@ -256,5 +228,38 @@ mod small_load {
         }
         origin.signal("TERM");
         assert_eq!(origin.wait(PATIENCE).code, Some(0));
+    }
+}
+
+/// These tests search the capacity of a server on the same machine: nextest runs them alone.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn the_rate_of_small_files_is_searched() {
+        let stage = Stage::of("acme-small", &[]);
+        let folder = TempDir::new().unwrap();
+        let report = folder.path().join("small.html");
+        let document = rate("acme-small", &stage, &["--out", text(&report)], 512.0);
+        let choices = document["suite"]["choices"].to_string();
+        assert!(choices.contains("scaled by 0.01") && choices.contains("HTTP/1.0"), "{choices}");
+        assert!(document["suite"].get("trials").is_none() && !document["trials"].as_array().unwrap().is_empty());
+        let page = std::fs::read_to_string(report).unwrap();
+        assert!(page.contains("Afterburner") && page.contains("5200"), "the document's own figures are missing");
+    }
+
+    #[test]
+    fn the_rates_of_mixed_and_large_files_are_searched() {
+        for (name, options, mean_bytes, choice) in [
+            ("acme-spec", &[][..], 14_566.0, "shares of SPECweb96's classes"),
+            ("acme-big", &[], 5e6, "response times have no limit"),
+            ("specweb96", &["--load", "1"], 14_566.0, "not SPEC-compliant"),
+        ] {
+            let stage = Stage::of(name, options);
+            let document = rate(name, &stage, options, mean_bytes);
+            assert!(document["suite"]["choices"].to_string().contains(choice), "{:#}", document["suite"]);
+            let too_small = document["reasons"].to_string().contains("the tree was too small");
+            assert_eq!(too_small, name == "specweb96", "{}", document["reasons"]);
+        }
     }
 }
