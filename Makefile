@@ -60,7 +60,7 @@ check: ## Run what a change of the working tree needs before a commit: format, l
 	@affected=$$(tests/affected $(SINCE)) || exit 1; \
 	$(NEXTEST) --package thalweg-cli --test tidy || exit 1; \
 	if [ -z "$$affected" ]; then echo "make check: no crate has changed"; exit 0; fi; \
-	$(CARGO) clippy --locked $$affected --all-targets -- -D warnings && \
+	$(CARGO) clippy --locked --profile test $$affected --all-targets -- -D warnings && \
 	$(NEXTEST) $$affected --filterset 'not binary(end_to_end) and not binary(tidy)'
 
 setup: ## Install what the tests need, or list what is missing
@@ -70,7 +70,7 @@ format: ## Check that the code is formatted
 	$(CARGO) fmt --all --check
 
 lint: ## Lint all targets; warnings are errors
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --profile test --workspace --all-targets -- -D warnings
 
 tests: ## Run the tests: unit, property, simulated, driver contract, fuzz corpus, end to end
 	$(NEXTEST) --workspace $(NEXTEST_OPTIONS)
@@ -85,7 +85,7 @@ instructions: ## Count the instructions of a request, and compare them with the 
 	bench/instructions
 
 docs: ## Build the documentation; warnings are errors
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --profile test --workspace --no-deps
 
 fuzz: ## Fuzz each target for FUZZ_SECONDS; needs a nightly toolchain and cargo-fuzz
 	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || { \

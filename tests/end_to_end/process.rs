@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::priority;
 
 /// Longer than any wait of a test; a test that waits longer has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The variable that says where runs are stored.
 pub(crate) const STORE: &str = "THALWEG_STORE";

@@ -64,8 +64,8 @@ fn curve<'a>(document: &'a Value, name: &str) -> &'a Vec<Value> {
     curve.unwrap_or_else(|| panic!("no curve {name} in {curves:#?}"))["lines"][0]["points"].as_array().unwrap()
 }
 
-/// Searches the rate of a suite of files. Returns the document, which has the rate, also of a search
-/// that the machine has spoiled at the rates above it: large files alone take the time of both CPUs.
+/// Searches the rate of a suite of files. Returns the document, which has the rate, also of a
+/// search that the machine has spoiled at the rates above it: large files alone take both CPUs.
 fn rate(name: &str, stage: &Stage, options: &[&str], mean_bytes: f64) -> Value {
     let options = [&["--scale", "0.01"], options].concat();
     let (document, operations, bits) = repeated(|| {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::case::find;
 
 /// Longer than any server here takes for a response.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The wait for the end of a connection before a request checks whether it is still open.
 const GLANCE: Duration = Duration::from_millis(200);

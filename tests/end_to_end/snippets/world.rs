@@ -187,7 +187,7 @@ impl World {
 
     /// Ends what still runs, as its user would, and returns the faults of that.
     pub(crate) fn end(mut self) -> Vec<String> {
-        const PATIENCE: Duration = Duration::from_secs(20);
+        const PATIENCE: Duration = Duration::from_secs(60);
         let mut faults = Vec::new();
         for (place, mut group) in self.running.drain(..).rev() {
             if group.ended().is_none() {

@@ -8,7 +8,7 @@ use super::frame::{self, Frame, PREFACE};
 use super::hpack::{Decoder, Fields};
 
 /// Longer than any frame here takes to come.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The side of the connection that we play.
 #[derive(Clone, Copy, PartialEq, Eq)]
