@@ -309,6 +309,11 @@ mod small_load {
         assert_eq!(offered, expected);
         assert!(!of_type(&lines, "estimate").is_empty(), "{lines:#?}");
     }
+}
+
+/// These tests need all CPUs: nextest runs each of them by itself.
+mod alone {
+    use super::*;
 
     #[test]
     fn a_search_on_a_terminal_shows_its_trials_and_the_capacity() {

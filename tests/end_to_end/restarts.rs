@@ -43,6 +43,11 @@ mod small_load {
         assert_eq!(document["find"]["restarts"].as_array().map(Vec::len), Some(1));
         assert_eq!(document["find"]["interval95"], serde_json::Value::Null);
     }
+}
+
+/// These tests need all CPUs: nextest runs each of them by itself.
+mod alone {
+    use super::*;
 
     #[test]
     fn the_interval_is_across_the_restarts() {

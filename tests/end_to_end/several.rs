@@ -47,6 +47,11 @@ mod small_load {
         assert_eq!(documents.len(), 2);
         documents.iter().for_each(document::keeps_the_contract);
     }
+}
+
+/// These tests need all CPUs: nextest runs each of them by itself.
+mod alone {
+    use super::*;
 
     #[test]
     fn targets_share_one_report_and_are_stored_on_their_own() {
