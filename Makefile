@@ -10,7 +10,7 @@ FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 # The commit since which `make check` looks for changes.
 SINCE ?= HEAD
 # Most tests wait more than they compute: .config/nextest.toml.
-THREADS ?= $(shell echo $$((4 * $$(nproc))))
+THREADS ?= $(shell echo $$((2 * $$(nproc))))
 NEXTEST = PATH="$${XDG_CACHE_HOME:-$$HOME/.cache}/thalweg-tests/bin:$$PATH" $(CARGO) nextest run --locked --test-threads $(THREADS)
 
 .PHONY: help demo package test test-full check setup format lint tests doctests replay instructions docs fuzz

@@ -35,8 +35,8 @@ fn what_takes_one_target_is_refused() {
     );
 }
 
-/// These tests measure small loads: nextest runs few of them at a time.
-mod small_load {
+/// These tests need all CPUs: nextest runs each of them by itself.
+mod alone {
     use super::*;
 
     #[test]
@@ -47,11 +47,6 @@ mod small_load {
         assert_eq!(documents.len(), 2);
         documents.iter().for_each(document::keeps_the_contract);
     }
-}
-
-/// These tests need all CPUs: nextest runs each of them by itself.
-mod alone {
-    use super::*;
 
     #[test]
     fn targets_share_one_report_and_are_stored_on_their_own() {
