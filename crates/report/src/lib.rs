@@ -12,8 +12,8 @@
 //! | --- | --- |
 //! | [`document`] | the result document, `thalweg.result/1` |
 //! | [`cell`] | the result of one suite with one server |
-//! | [`reference`] | the source documents' own figures of suites |
-//! | [`file`] | files that are written whole or not at all |
+//! | [`mod@reference`] | the source documents' own figures of suites |
+//! | [`mod@file`] | files that are written whole or not at all |
 //! | `sample` | documents for tests, here and in crates that depend on this one |
 //! | `answer` | the answer in one sentence |
 //! | `headline` | the trial that the answer rests on |
