@@ -19,10 +19,6 @@ use crate::process::{ExitedProcess, test_name};
 
 const ATTEMPTS_MAX: usize = 12;
 
-/// The pause after the first attempt. It grows by as much with each one: what keeps this machine
-/// busy often ends within a minute.
-const PAUSE: Duration = Duration::from_millis(500);
-
 /// The exit code of a measurement that says nothing about its target.
 const INVALID: Option<i32> = Some(3);
 
@@ -41,7 +37,6 @@ pub(crate) fn repeated<T>(attempt: impl FnMut() -> Result<T, String>) -> T {
     let may_go_on = |number: usize, wrong: &str| {
         let may_go_on = begun.elapsed() < time_max;
         if may_go_on {
-            std::thread::sleep(PAUSE * u32::try_from(number).unwrap_or(u32::MAX));
             // Not by a macro, whose output of tests that pass is lost.
             let _ = writeln!(std::io::stderr(), "repeated after attempt {number}: {wrong}");
         }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use tempfile::TempDir;
 
 use crate::curl::{self, Reply};
+use crate::drivers::drivers;
 use crate::process::{PATIENCE, Process, run_thalweg, thalweg, until};
 use crate::server::{SECRET, SPARSE_BYTES, SPARSE_END, Server, TEXT, Tree, large};
 
@@ -216,19 +217,11 @@ fn the_table_holds_over_epoll() {
 }
 
 #[test]
-fn files_beyond_4_gb_are_served_over_uring() {
+fn files_beyond_4_gb_are_served() {
     let tree = Tree::new();
-    if let Some(server) = over_uring(&tree) {
-        serves_beyond_4_gb(&server);
+    for driver in drivers() {
+        serves_beyond_4_gb(&Server::of(&tree, &["--driver", driver]));
     }
-}
-
-/// The lengths are the same code's as over the ring.
-#[test]
-#[ignore = "4 GB take half a minute: make test-full"]
-fn files_beyond_4_gb_are_served_over_epoll() {
-    let tree = Tree::new();
-    serves_beyond_4_gb(&Server::of(&tree, &["--driver", "epoll"]));
 }
 
 fn serves_beyond_4_gb(server: &Server) {

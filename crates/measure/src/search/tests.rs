@@ -389,14 +389,13 @@ fn a_search_that_ends_while_it_waits_for_a_recovery_keeps_what_was_known_before_
     assert!(result.spent_s <= 60.0);
 }
 
-/// Two trials that disagree at one load, or near the capacity, are noise: of a threshold that moves
-/// by 3 % less than one search in a thousand sees a collapse, and of queues whose short trials hold
-/// a hundred requests as well.
-/// How many searches a test makes that takes half a second for each: more by night.
-fn searches(by_day: u64, by_night: u64) -> u64 {
-    if std::env::var_os("THALWEG_TEST_FULL").is_some() { by_night } else { by_day }
+/// How many searches a test makes that takes half a second for each: more in `make test-full`.
+fn searches(usually: u64, in_full: u64) -> u64 {
+    if std::env::var_os("THALWEG_TEST_FULL").is_some() { in_full } else { usually }
 }
 
+/// Two trials that disagree at one load, or near the capacity, are noise: of a threshold that moves
+/// by 3 % less than one search in a thousand sees a collapse.
 #[test]
 fn a_noisy_target_is_not_taken_for_one_that_has_collapsed() {
     let (mut called, searches) = (0, searches(40, 100));
@@ -411,6 +410,7 @@ fn a_noisy_target_is_not_taken_for_one_that_has_collapsed() {
     assert_eq!(called, 0, "of {searches} moving thresholds are said to have collapsed");
 }
 
+/// Short trials of these queues hold a hundred requests, which is noise as well.
 #[test]
 fn a_queue_is_not_taken_for_a_target_that_has_collapsed() {
     let (mut called, searches) = (0, searches(24, 60));
