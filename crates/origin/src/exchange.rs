@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::connection::Outgoing;
 use crate::failure::{Failure, FailureKind, Phase};
+use crate::fields;
 use crate::pool::{Lease, Pool};
 
 /// A failed attempt, with what decides about another one.
@@ -49,7 +50,14 @@ pub(crate) async fn exchange(
     let (is_reused, address) = (lease.is_reused, lease.address());
     let failed = |failure, is_unsent| AttemptFailure { failure, is_unsent, is_reused, is_of_another: false, address };
     match timeout(head_time, lease.send(outgoing)).await {
-        Ok(Ok(response)) => Ok((response, lease)),
+        Ok(Ok(response)) => match fields::framing_fault(&response) {
+            None => Ok((response, lease)),
+            Some(fault) => {
+                // Nothing that follows on it can be trusted.
+                lease.retire();
+                Err(failed(Failure::new(FailureKind::Protocol, fault), false))
+            }
+        },
         Ok(Err(error)) => {
             // A stream that the server resets says nothing about the others.
             if error.failure.kind != FailureKind::Protocol {

@@ -1,7 +1,8 @@
 //! Field lines between the caller and hyper, without those that belong to a connection (RFC 9110,
 //! 7.6.1): each connection has its own.
 
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::Response;
+use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
 
 use crate::failure::{Failure, FailureKind};
 
@@ -66,6 +67,24 @@ pub(crate) fn of_response(fields: &HeaderMap) -> Vec<FieldLine> {
     let options = options(fields.get_all("connection").iter().map(HeaderValue::as_bytes));
     let kept = fields.iter().filter(|(name, _)| !is_of_connection(name.as_str(), &options));
     kept.map(|(name, value)| (name.as_str().into(), value.as_bytes().into())).collect()
+}
+
+/// Why a response cannot be taken for what its head says; `None` if it can.
+///
+/// No request asks for another protocol or for a transfer coding, so that an answer with one breaks
+/// the protocol (RFC 9110, 7.8 and 15.2.2; RFC 9112, 6.1). The library takes `chunked` off
+/// wherever it stands, and would leave other codings to be taken for the content. Where the two
+/// framings contradict each other, somebody reads another message (RFC 9112, 6.3).
+pub(crate) fn framing_fault<B>(response: &Response<B>) -> Option<&'static str> {
+    if response.status().is_informational() {
+        return Some("it switches protocols, or ends with an interim response, and nobody asked for that");
+    }
+    let mut codings = response.headers().get_all(TRANSFER_ENCODING).iter();
+    let coding = codings.next()?;
+    if codings.next().is_some() || !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") {
+        return Some("its transfer coding is not chunked alone, and nobody asked for another");
+    }
+    response.headers().contains_key(CONTENT_LENGTH).then_some("it has a Content-Length beside its transfer coding")
 }
 
 fn parsed(name: &[u8], value: &[u8]) -> Result<(HeaderName, HeaderValue), Failure> {
@@ -142,5 +161,28 @@ mod tests {
         for name in ["Host", "connection", "Transfer-Encoding"] {
             assert!(of_configuration(&[(name.into(), "x".into())]).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn responses_that_are_framed_in_a_way_that_nobody_asked_for() {
+        let check = |status: u16, lines: &[&str], is_fault: bool| {
+            let mut response = Response::builder().status(status);
+            for (name, value) in lines.iter().map(|line| line.split_once(": ").unwrap()) {
+                response = response.header(name, value);
+            }
+            assert_eq!(framing_fault(&response.body(()).unwrap()).is_some(), is_fault, "{status} {lines:?}");
+        };
+        check(200, &[], false);
+        check(200, &["Content-Length: 3"], false);
+        check(200, &["Transfer-Encoding: chunked"], false);
+        check(200, &["Transfer-Encoding:  Chunked "], false);
+        for coding in ["gzip, chunked", "chunked, chunked", "gzip", "identity", "chunked, gzip", "chunked;a=b"] {
+            check(200, &[&format!("Transfer-Encoding: {coding}")], true);
+            check(304, &[&format!("Transfer-Encoding: {coding}")], true);
+        }
+        check(200, &["Transfer-Encoding: gzip", "Transfer-Encoding: chunked"], true);
+        check(200, &["Transfer-Encoding: chunked", "Content-Length: 3"], true);
+        check(101, &["Upgrade: x"], true);
+        check(100, &[], true);
     }
 }

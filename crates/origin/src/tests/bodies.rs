@@ -1,6 +1,6 @@
 //! Bodies: lengths, chunks, and ends that come early.
 
-use super::server::{Do, Server, get, group};
+use super::server::{Do, Server, get, group, ok};
 use crate::message::Request;
 
 async fn check(response: &str, expected: &str) {
@@ -22,6 +22,26 @@ async fn bodies_end_where_their_framing_says() {
     check("HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na", "200 a").await;
     check("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcde", "a:protocol").await;
     check("nonsense\r\n\r\n", "a:protocol").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn framings_and_protocols_that_nobody_asked_for_are_no_answers() {
+    for coding in ["gzip, chunked", "gzip", "chunked, chunked", "identity, chunked"] {
+        let head = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: {coding}\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+        check(&head, "a:protocol").await;
+    }
+    let both = "Content-Length: 13\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+    check(&format!("HTTP/1.1 200 OK\r\n{both}"), "a:protocol").await;
+    check("HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nGARBAGE", "a:protocol").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_with_such_an_answer_is_not_used_again() {
+    let wrong = "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n";
+    let server = Server::new([vec![Do::Read, Do::Send(wrong.into()), Do::Hang], vec![Do::Read, ok("b"), Do::Hang]]);
+    let group = group(std::slice::from_ref(&server));
+    assert_eq!((get(&group, "/a").await, get(&group, "/b").await), ("a:protocol".into(), "200 b".into()));
+    assert_eq!(server.connects(), 2);
 }
 
 #[tokio::test(start_paused = true)]
