@@ -4,9 +4,10 @@
 //! Owned here: the fields that caches read and write, which responses may be stored and for how
 //! long they are fresh ([`StoredResponse`]), what a request gets from the stored responses
 //! ([`decide`]), conditional requests to the origin and what their answers change ([`validation`]),
-//! conditions and ranges of clients, versions of objects ([`Version`]), and what an unsafe request
-//! invalidates. Lacking on purpose: sockets, files, clocks (times are arguments, as seconds since
-//! 1970), the store, cache keys of URIs, and the waiting of collapsed requests.
+//! conditions and ranges of clients, versions of objects ([`Version`]), what an unsafe request
+//! invalidates, the fields of a gateway ([`GatewayName`]), and responses that nobody asked for
+//! ([`unasked()`]). Lacking on purpose: sockets, files, clocks (times are arguments, as seconds
+//! since 1970), the store, cache keys of URIs, and the waiting of collapsed requests.
 //!
 //! A stored response is read once, when it is stored or loaded: what a hit needs lies ready as
 //! numbers. All arithmetic of times saturates; nothing that a client or an origin sends panics.
@@ -42,6 +43,7 @@ mod directives;
 mod fallback;
 mod fields;
 mod freshness;
+mod gateway;
 mod groups;
 mod invalidation;
 mod partial;
@@ -51,6 +53,7 @@ mod seconds;
 mod stored;
 mod storing;
 mod targeted;
+mod unasked;
 pub mod validation;
 mod variant;
 mod version;
@@ -64,6 +67,7 @@ pub use directives::{FieldScope, Limit, RequestDirectives, ResponseDirectives};
 pub use fallback::{Failure, Fallback};
 pub use fields::{FieldLines, StoredFields, is_connection_field};
 pub use freshness::Freshness;
+pub use gateway::{GatewayName, ends_here, keep_one_date};
 pub use groups::{GROUP_BYTES_MAX, GROUPS_MAX, cache_groups};
 pub use invalidation::{Invalidation, invalidation};
 pub use partial::ContentRange;
@@ -73,5 +77,6 @@ pub use seconds::SECONDS_MAX;
 pub use stored::StoredResponse;
 pub use storing::{Refusal, Storability, may_stay_stored, storability};
 pub use targeted::response_directives;
+pub use unasked::{Unasked, is_whole, unasked};
 pub use variant::{Vary, push_secondary_key};
 pub use version::{Change, Validator, Version};

@@ -30,7 +30,7 @@ impl ContentRange {
     }
 }
 
-fn split_once(value: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+pub(crate) fn split_once(value: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     let at = value.iter().position(|&byte| byte == separator)?;
     Some((&value[..at], &value[at + 1..]))
 }

@@ -51,6 +51,7 @@ pub const fn reason(status: u16) -> &'static str {
         504 => "Gateway Timeout",
         505 => "HTTP Version Not Supported",
         507 => "Insufficient Storage",
+        508 => "Loop Detected",
         511 => "Network Authentication Required",
         _ => "",
     }
