@@ -208,9 +208,9 @@ impl Tried {
     }
 
     fn response(&self, answer: Answer, origin: &Origin, origin_index: usize) -> Response {
-        let Answer { status, fields, length, body, address, note } = answer;
+        let Answer { status, fields, length, body, version, address, note } = answer;
         let (origin, tried) = (Arc::clone(&origin.name), self.attempts.clone());
-        Response { status, fields, length, body, origin, origin_index, address, note, tried }
+        Response { status, fields, length, body, origin, origin_index, version, address, note, tried }
     }
 }
 

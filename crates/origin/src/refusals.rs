@@ -7,7 +7,7 @@ use crate::response::{Answer, Note};
 
 fn answer(status: u16, fields: &[(&str, &[u8])], note: Option<Note>) -> Answer {
     let fields = fields.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec())).collect();
-    Answer { status, fields, length: Some(0), body: Body::of_bytes(Bytes::new()), address: None, note }
+    Answer { status, fields, length: Some(0), body: Body::of_bytes(Bytes::new()), version: None, address: None, note }
 }
 
 /// Only GET and HEAD are there.

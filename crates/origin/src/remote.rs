@@ -8,6 +8,7 @@ use hyper::Method;
 use hyper::body::Body as _;
 use hyper::header::{CONTENT_LENGTH, HeaderMap};
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
+use thalweg_wire::Version;
 use url::Url;
 
 use crate::admission::Permit;
@@ -104,7 +105,8 @@ impl Remote {
             // Frees the connection at once.
             let _ = body.next().await;
         }
-        Ok(Answer { status, fields: fields::of_response(&head.headers), length, body, address, note: None })
+        let (fields, version) = (fields::of_response(&head.headers), version_of(head.version));
+        Ok(Answer { status, fields, length, body, version, address, note: None })
     }
 
     fn outgoing(&self, request: &Request, target: &str) -> Result<Outgoing, Failure> {
@@ -117,5 +119,14 @@ impl Remote {
             fields: fields::of_request(&request.fields, &self.extra)?,
             body: if request.is_repeatable() { Bytes::new() } else { request.body.clone() },
         })
+    }
+}
+
+fn version_of(version: hyper::Version) -> Option<Version> {
+    match version {
+        hyper::Version::HTTP_09 | hyper::Version::HTTP_10 => Some(Version::Http10),
+        hyper::Version::HTTP_11 => Some(Version::Http11),
+        hyper::Version::HTTP_2 => Some(Version::Http2),
+        _ => None,
     }
 }

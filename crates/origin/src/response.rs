@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use thalweg_wire::Version;
+
 use crate::body::Body;
 use crate::failure::Attempt;
 use crate::fields::{FieldLine, first};
@@ -23,6 +25,8 @@ pub struct Response {
     pub origin: Arc<str>,
     /// Its place in the group.
     pub origin_index: usize,
+    /// The version of HTTP by which the answer came; `None` if by none.
+    pub version: Option<Version>,
     /// The address that it answered from, if over a network.
     pub address: Option<SocketAddr>,
     /// More about the answer than its fields say.
@@ -85,6 +89,7 @@ pub(crate) struct Answer {
     pub(crate) fields: Vec<FieldLine>,
     pub(crate) length: Option<u64>,
     pub(crate) body: Body,
+    pub(crate) version: Option<Version>,
     pub(crate) address: Option<SocketAddr>,
     pub(crate) note: Option<Note>,
 }

@@ -70,7 +70,7 @@ impl Tree {
         let end = if request.method == Method::HEAD { first } else { end };
         let source = Source::File(FileBody::new(file, first, end, self.between_bytes, permit));
         let body = Body::new(source, Some(end - first), report);
-        Ok(Answer { status, fields, length: Some(length), body, address: None, note: None })
+        Ok(Answer { status, fields, length: Some(length), body, version: None, address: None, note: None })
     }
 
     /// The entries of a folder, at most so many; `None` if there is no such folder.

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use thalweg_caching::StoredFields;
+use thalweg_wire::Version;
 
 use crate::answer::Answer;
 
@@ -20,6 +21,8 @@ pub struct Ask {
     pub target: Box<str>,
     /// The authority that the client asked, in lower case; empty if it gave none.
     pub authority: Box<str>,
+    /// The version of HTTP by which it came.
+    pub version: Version,
     /// The fields of the request, those of its connection left out.
     pub fields: StoredFields,
     /// The whole content of the request.

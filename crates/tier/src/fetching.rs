@@ -6,8 +6,8 @@ use bytes::Bytes;
 use thalweg_cache::Key;
 use thalweg_caching::validation::{HeadOutcome, ValidationOutcome, head_outcome, outcome};
 use thalweg_caching::{
-    CacheStatus, ContentRange, Failure as OriginFailure, FieldLines, ForwardReason, Outcome, StoredFields,
-    StoredResponse, Times, Validation, invalidation, may_stay_stored,
+    CacheStatus, Failure as OriginFailure, FieldLines, ForwardReason, Outcome, StoredFields, StoredResponse, Times,
+    Validation, invalidation, is_whole, keep_one_date, may_stay_stored, unasked,
 };
 use thalweg_wire::Method;
 
@@ -35,13 +35,9 @@ pub(crate) struct Received {
 
 impl Received {
     /// Makes a part that is the whole a response with the whole.
-    pub(super) fn make_whole(&mut self) {
+    fn make_whole(&mut self) {
         let response = &mut self.response;
-        let range = response.fields.first("content-range").and_then(ContentRange::parse);
-        if self.has_own_range
-            && response.status == 206
-            && range.is_some_and(|range| range.range.length() == range.complete_bytes)
-        {
+        if self.has_own_range && response.status == 206 && is_whole(&response.fields) {
             response.status = 200;
             response.fields.remove("content-range");
         }
@@ -147,9 +143,18 @@ impl Exchange {
         if self.is_beside {
             Counters::add(&self.mount.counters.validations, 1);
         }
-        let response = self.mount.fetch(UpstreamRequest { method, target, fields, content }).await?;
+        let sent = fields.clone();
+        let mut response = self.mount.fetch(UpstreamRequest { method, target, fields, content }).await?;
+        if let Some(unasked) = unasked(&sent, response.status, &response.fields) {
+            Counters::add(&self.mount.counters.origin_failures, 1);
+            return Err(UpstreamFailure { status: 502, reason: unasked.to_string().into() });
+        }
         let times = Times { request, response: self.now() };
-        Ok(Received { response, times, purges, reason, has_own_range })
+        keep_one_date(&mut response.fields, times.response);
+        let has_own_range = has_own_range || !sent.has("range");
+        let mut received = Received { response, times, purges, reason, has_own_range };
+        received.make_whole();
+        Ok(received)
     }
 
     /// The answer after the origin gave none.

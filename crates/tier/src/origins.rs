@@ -149,7 +149,7 @@ fn page_response(page: FolderPage, request: &StoredFields, fresh_s: u64, is_head
     let (status, body) = if is_unchanged { (304, Bytes::new()) } else { (200, page.body) };
     let length = Some(body.len() as u64).filter(|_| !is_unchanged);
     let content = Box::new(Whole(Some(body).filter(|body| !is_head && !body.is_empty())));
-    UpstreamResponse { status, fields, length, content, is_peers: false }
+    UpstreamResponse { status, fields, length, content, version: None, is_peers: false }
 }
 
 /// 301 to the folder of a path: relative, since the mount may be elsewhere than the bucket's root.
@@ -160,7 +160,8 @@ fn redirect(path: &str, query: Option<&str>) -> UpstreamResponse {
     // A colon in the first segment would be that of a scheme (RFC 3986, 4.2).
     fields.push("Location", format!("./{name}/{query}").as_bytes());
     fields.push("Cache-Control", format!("max-age={REDIRECT_S}").as_bytes());
-    UpstreamResponse { status: 301, fields, length: Some(0), content: Box::new(Whole(None)), is_peers: false }
+    let content = Box::new(Whole(None));
+    UpstreamResponse { status: 301, fields, length: Some(0), content, version: None, is_peers: false }
 }
 
 /// A target's path and query.
@@ -199,7 +200,8 @@ impl From<Response> for UpstreamResponse {
             }
         }
         let content = Box::new(response.body);
-        Self { status: response.status, fields, length: response.length, content, is_peers: false }
+        let Response { status, length, version, .. } = response;
+        Self { status, fields, length, content, version, is_peers: false }
     }
 }
 

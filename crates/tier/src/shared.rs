@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) runtime: Handle,
     /// This cache's name in Cache-Status.
     pub(crate) name: Box<str>,
+    /// The name of this process among gateways: no other has it.
+    pub(crate) instance: Box<str>,
 }
 
 impl Shared {

@@ -36,8 +36,7 @@ impl Exchange {
     /// Answers with a response of the origin, which is stored if it may be. `None` if it is a part
     /// that the client did not ask for, and cannot be stored: the origin has to be asked as the
     /// client does.
-    pub(super) async fn take(&self, mut received: Received) -> Option<Answer> {
-        received.make_whole();
+    pub(super) async fn take(&self, received: Received) -> Option<Answer> {
         let Received { response, times, .. } = &received;
         let (policy, status) = (&self.mount.policy, response.status);
         let decided = storability(policy, &self.request(), &self.uri, status, &response.fields, *times);

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use rand::random;
 use thalweg_cache::{Cache, Error, Key, Maintenance, Part};
+use thalweg_caching::GatewayName;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::activity::Bodies;
@@ -70,6 +72,7 @@ impl Tier {
             clock,
             log,
             runtime: runtime.handle().clone(),
+            instance: format!("{name}-{:016x}", random::<u64>()).into(),
             name,
         });
         runtime.spawn(upkeep(Arc::clone(&shared)));
@@ -81,7 +84,8 @@ impl Tier {
         let mut mounts = self.shared.mounts.write().unwrap_or_else(PoisonError::into_inner);
         let known = mounts.iter().find(|known| known.name == mount.name);
         let counters = known.map(|known| Arc::clone(&known.counters)).unwrap_or_default();
-        mounts.push(Arc::new(Mounted::new(mount, counters)));
+        let gateway = GatewayName::new(format!("{}.{}", self.shared.instance, mounts.len()));
+        mounts.push(Arc::new(Mounted::new(mount, counters, gateway)));
         mounts.len() - 1
     }
 
@@ -94,8 +98,9 @@ impl Tier {
     pub fn ask(&self, ask: Ask, answered: Answered) {
         let shared = Arc::clone(&self.shared);
         self.shared.runtime.spawn(async move {
+            let mut ask = ask;
             let mount = shared.mount(ask.mount);
-            let refusal = mount.as_ref().and_then(|mount| mount.upstream.refusal(&ask.target, &ask.fields));
+            let refusal = mount.as_ref().and_then(|mount| mount.begin(&mut ask));
             let answer = match (mount, refusal) {
                 (Some(mount), None) => Exchange::new(shared, mount, ask).answer().await,
                 (_, Some(UpstreamFailure { status, reason })) => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use thalweg_caching::StoredFields;
+use thalweg_wire::Version;
 
 /// A future of this crate's interfaces.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -51,6 +52,8 @@ pub struct UpstreamResponse {
     pub length: Option<u64>,
     /// Its content.
     pub content: Box<dyn UpstreamContent>,
+    /// The version of HTTP by which it came; `None` if this server has made it.
+    pub version: Option<Version>,
     /// Another server of the cluster has it, so that it is not stored here if it is large.
     pub is_peers: bool,
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use thalweg_caching::{ForwardReason, StoredFields, Validation};
+use thalweg_wire::{Method, Version};
 use tokio::task::JoinSet;
 
 use crate::ask::Ask;
@@ -48,14 +49,16 @@ impl Exchange {
 
     /// Makes this the validation of another object of the mount.
     fn become_validation(&mut self, target: &str) {
-        let ask = Ask {
+        let mut ask = Ask {
             mount: self.ask.mount,
             method: "GET".into(),
             target: target.into(),
             authority: self.ask.authority.clone(),
+            version: Version::Http11,
             fields: StoredFields::default(),
             content: Bytes::new(),
         };
+        self.mount.gateway.forward_request(Method::Get, ask.version, &mut ask.fields);
         *self = Self::new(Arc::clone(&self.shared), Arc::clone(&self.mount), ask);
         self.is_beside = true;
     }

@@ -182,6 +182,7 @@ impl Forwarder {
             method: request.method.name().into(),
             target: String::from_utf8_lossy(self.target()).into(),
             authority: request.host().unwrap_or_default().to_ascii_lowercase().into(),
+            version: request.version,
             fields: StoredFields::end_to_end(&request.fields, &NOT_FORWARDED),
             content: content.map_or_else(Bytes::new, Bytes::from_owner),
         };

@@ -245,11 +245,40 @@ fn a_stale_response_is_used_while_it_is_validated() {
 fn head_is_answered_from_the_store_and_by_the_origin() {
     let stage = Stage::new();
     stage.origin.put("/a", Original::new(&[FRESH, TAG], pattern(100_000, 8)));
-    let Answer::Response(response) = stage.ask("HEAD", "/a", &[]) else { panic!("from the origin") };
-    assert_eq!(response.length, Some(100_000));
+    // With a range, which is not for HEAD.
+    let miss = stage.ask("HEAD", "/a", &[("Range", "bytes=5-9")]);
+    assert_eq!(cache_status(&miss), "thalweg;fwd=uri-miss;stored");
+    let miss = object(miss);
+    assert_eq!((miss.length, stage.origin.last("range")), (100_000, None));
+    assert_eq!(&*stage.origin.requests.lock().unwrap()[0].method, "GET", "so that it fills");
+    assert!(bytes(stage.get("/a")).unwrap() == pattern(100_000, 8));
+    let hit = object(stage.ask("HEAD", "/a", &[]));
+    assert_eq!((hit.length, &hit.fields), (100_000, &miss.fields));
+    assert_eq!(stage.origin.count(), 1);
+    // What is not stored is not fetched a second time for HEAD.
+    stage.origin.put("/private", Original::new(&[("Cache-Control", "private")], "hello"));
+    for (asked, number) in [("GET", 1), ("HEAD", 2)] {
+        let Answer::Response(response) = stage.ask("HEAD", "/private", &[]) else { panic!("as it is") };
+        assert_eq!((response.status, response.length), (200, Some(5)));
+        assert_eq!(bytes(Answer::Response(response)).unwrap(), b"");
+        assert_eq!(&*stage.origin.requests.lock().unwrap()[number].method, asked);
+    }
+}
+
+#[test]
+fn a_head_that_confirms_what_is_stored_has_the_fields_of_get() {
+    let stage = Stage::new();
+    let stale = ("Cache-Control", "max-age=0");
+    stage.origin.put("/a", Original::new(&[stale, TAG, ("X-Kept", "1")], "hello"));
     bytes(stage.get("/a")).unwrap();
-    assert_eq!(object(stage.ask("HEAD", "/a", &[])).length, 100_000);
-    assert_eq!(stage.origin.count(), 2);
+    // It ignores conditions, and leaves a field out.
+    stage.origin.put("/a", Original::new(&[stale, TAG], "hello"));
+    *stage.origin.ignores_conditions.lock().unwrap() = true;
+    let head = stage.ask("HEAD", "/a", &[]);
+    assert_eq!(cache_status(&head), "thalweg;fwd=stale;fwd-status=200;stored");
+    let head = object(head);
+    assert_eq!((head.length, head.fields.first("x-kept")), (5, Some(&b"1"[..])));
+    assert_eq!(&*stage.origin.requests.lock().unwrap()[1].method, "HEAD");
 }
 
 #[test]
@@ -358,27 +387,82 @@ impl Upstream for OfOnePart {
             .iter()
             .for_each(|(name, value)| fields.push(name, value.as_bytes()));
         let content = Box::new(OnePart(Some("01234".into())));
-        Box::pin(async { Ok(UpstreamResponse { status: 206, fields, length: Some(5), content, is_peers: false }) })
+        Box::pin(async {
+            Ok(UpstreamResponse { status: 206, fields, length: Some(5), content, version: None, is_peers: false })
+        })
     }
 }
 
 #[test]
-fn a_part_that_lacks_what_is_wanted_is_sent_as_it_is() {
+fn a_part_that_nobody_asked_for_reaches_no_client() {
     let stage = Stage::before(Arc::new(OfOnePart), Arc::new(Origin::default()));
-    for (range, is_within) in [("bytes=-5", false), ("bytes=4-5", false), ("bytes=1-4", true)] {
+    for (range, is_within) in [("bytes=1-4", true), ("bytes=-5", false), ("bytes=4-5", false)] {
         match stage.ask("GET", "/a", &[("Range", range)]) {
             Answer::Object(object) => assert!(is_within && object.length == 10, "{range}"),
-            Answer::Response(response) => {
-                assert!(!is_within && response.status == 206, "{range}");
-                assert_eq!(response.fields.first("content-range"), Some(&b"bytes 0-4/10"[..]), "{range}");
-                assert_eq!(bytes(Answer::Response(response)).unwrap(), b"01234", "{range}");
-            }
-            Answer::Failed(failure) => panic!("{range}: {failure:?}"),
+            Answer::Response(response) => panic!("{range}: {}", response.status),
+            Answer::Failed(failure) => assert!(!is_within && failure.status == 502, "{range}: {failure:?}"),
         }
     } // What is stored now has all that these begin with.
     for lines in [&[("Range", "bytes=1-2,7-8")][..], &[("Range", "bytes=1-2"), ("If-Range", "\"another\"")]] {
         let answer = stage.ask("GET", "/a", lines);
-        assert!(matches!(answer, Answer::Response(_)), "{lines:?}: {}", cache_status(&answer));
+        assert!(matches!(answer, Answer::Failed(_)), "{lines:?}: {}", cache_status(&answer));
     }
     assert!(matches!(stage.ask("GET", "/a", &[("Range", "bytes=1-2,3-4")]), Answer::Object(_)));
+}
+
+#[test]
+fn a_304_that_nobody_asked_for_reaches_no_client() {
+    let stage = Stage::new();
+    stage.origin.put("/a", Original { status: 304, ..Original::new(&[TAG], "") });
+    for method in ["GET", "HEAD"] {
+        let Answer::Failed(failure) = stage.ask(method, "/a", &[]) else { panic!("{method}") };
+        assert_eq!(failure.status, 502);
+        assert!(failure.reason.contains("304 to a request without conditions"), "{}", failure.reason);
+    }
+    // One that is asked for goes through.
+    let asked = stage.ask("GET", "/a", &[("If-None-Match", "\"one\""), ("Cache-Control", "no-store")]);
+    let Answer::Response(response) = asked else { panic!("{}", cache_status(&asked)) };
+    assert_eq!(response.status, 304);
+}
+
+#[test]
+fn a_request_that_comes_back_ends_at_once() {
+    let stage = Stage::new();
+    stage.origin.put("/a", Original::new(&[("Cache-Control", "no-store"), ("Via", "1.0 fred")], "hello"));
+    let passed = stage.ask("GET", "/a", &[("Via", "1.1 client")]);
+    let Answer::Response(response) = &passed else { panic!("as it is") };
+    let sent = stage.origin.requests.lock().unwrap()[0].fields.clone();
+    let lines = |fields: &StoredFields, name: &str| -> Vec<String> {
+        fields.all(name).map(|value| String::from_utf8_lossy(value).into_owned()).collect()
+    };
+    let (via, cdn_loop) = (lines(&sent, "via"), lines(&sent, "cdn-loop"));
+    assert_eq!((via.len(), &*via[0], cdn_loop.len()), (2, "1.1 client", 1));
+    assert_eq!(via[1], format!("1.1 {}", cdn_loop[0]));
+    assert_eq!(lines(&response.fields, "via"), ["1.0 fred", &format!("2.0 {}", cdn_loop[0])]);
+    for (name, value) in [("Via", via.join(", ")), ("CDN-Loop", cdn_loop[0].clone())] {
+        let Answer::Failed(failure) = stage.ask("GET", "/a", &[(name, &value)]) else { panic!("{name}") };
+        assert_eq!(failure.status, 508, "{name}");
+    }
+    assert_eq!((stage.origin.count(), stage.tier.counts().failed), (1, 2));
+    // A mirror in front of this one has another name.
+    let other = Stage::new();
+    other.origin.put("/a", Original::new(&[FRESH], "hello"));
+    assert_eq!(bytes(other.ask("GET", "/a", &[("Via", &via.join(", "))])).unwrap(), b"hello");
+}
+
+#[test]
+fn a_response_has_one_date_whether_it_is_stored_or_not() {
+    let stage = Stage::new();
+    let now = imf_fixdate(crate::support::now());
+    for (target, control) in [("/stored", "max-age=600"), ("/passed", "no-store")] {
+        stage.origin.put(target, Original::new(&[("Cache-Control", control), ("Date", "junk")], "x"));
+        for _ in 0..2 {
+            let fields = match stage.get(target) {
+                Answer::Object(object) => (*object.fields).clone(),
+                Answer::Response(response) => response.fields,
+                Answer::Failed(failure) => panic!("{failure:?}"),
+            };
+            assert_eq!(fields.all("date").collect::<Vec<_>>(), [&now[..]], "{target}");
+        }
+    }
 }

@@ -11,6 +11,7 @@ use thalweg_tier::{
     Answer, Ask, BoxFuture, Cluster, Content, Object, PART_BYTES, PEER_FIELD, Peer, Relay, Tier, Upstream,
     UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse,
 };
+use thalweg_wire::Version;
 use thalweg_wire::range::RangeSet;
 
 const NODES: usize = 4;
@@ -51,7 +52,7 @@ impl Upstream for Other {
             }
             if is_question {
                 let (status, fields, content) = (204, StoredFields::default(), Box::new(Whole(None)));
-                return Ok(UpstreamResponse { status, fields, length: None, content, is_peers: false });
+                return Ok(UpstreamResponse { status, fields, length: None, content, version: None, is_peers: false });
             }
             let tier = Arc::clone(self.tier.get().expect("all have begun"));
             let answered = tokio::task::spawn_blocking(move || answer(&tier, request));
@@ -64,7 +65,8 @@ fn answer(tier: &Tier, request: UpstreamRequest) -> UpstreamResponse {
     let (sender, receiver) = std::sync::mpsc::channel();
     let range = request.fields.first("range").and_then(RangeSet::parse);
     let UpstreamRequest { method, target, fields, content } = request;
-    let ask = Ask { mount: 0, method, target, authority: "a.example".into(), fields, content };
+    let (authority, version) = ("a.example".into(), Version::Http11);
+    let ask = Ask { mount: 0, method, target, authority, version, fields, content };
     tier.ask(ask, Box::new(move |answer| sender.send(answer).unwrap_or_default()));
     match receiver.recv().unwrap() {
         Answer::Object(Object { fields, length, content, .. }) => {
@@ -79,7 +81,14 @@ fn answer(tier: &Tier, request: UpstreamRequest) -> UpstreamResponse {
                 fields.push("Content-Range", format!("bytes {first}-{}/{length}", end - 1).as_bytes());
             }
             let (status, length) = (if range.is_some() { 206 } else { 200 }, Some(content.len() as u64));
-            UpstreamResponse { status, fields, length, content: Box::new(Whole(Some(content))), is_peers: false }
+            UpstreamResponse {
+                status,
+                fields,
+                length,
+                content: Box::new(Whole(Some(content))),
+                version: None,
+                is_peers: false,
+            }
         }
         Answer::Response(response) => {
             let content = match response.content {
@@ -87,11 +96,18 @@ fn answer(tier: &Tier, request: UpstreamRequest) -> UpstreamResponse {
                 Relay::Stream(reader) => read(reader).unwrap().into(),
             };
             let (status, fields, length) = (response.status, response.fields, Some(content.len() as u64));
-            UpstreamResponse { status, fields, length, content: Box::new(Whole(Some(content))), is_peers: false }
+            UpstreamResponse {
+                status,
+                fields,
+                length,
+                content: Box::new(Whole(Some(content))),
+                version: None,
+                is_peers: false,
+            }
         }
         Answer::Failed(failure) => {
             let (status, fields, content) = (failure.status, StoredFields::default(), Box::new(Whole(None)));
-            UpstreamResponse { status, fields, length: None, content, is_peers: false }
+            UpstreamResponse { status, fields, length: None, content, version: None, is_peers: false }
         }
     }
 }

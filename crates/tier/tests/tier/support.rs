@@ -14,6 +14,7 @@ use thalweg_tier::{
     Answer, Ask, BodyPiece, BoxFuture, Clock, ConsistentRule, Content, Mount, Object, Reader, Relay, Tier, TierConfig,
     Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse,
 };
+use thalweg_wire::Version;
 
 /// No test waits longer for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -61,6 +62,8 @@ pub(crate) struct Origin {
     pub(crate) requests: Mutex<Vec<UpstreamRequest>>,
     /// It answers nothing.
     pub(crate) is_down: Mutex<bool>,
+    /// It sends everything, whatever conditions a request has.
+    pub(crate) ignores_conditions: Mutex<bool>,
     /// Bodies come as far as this; `None` sends all.
     gate: Gate,
 }
@@ -102,7 +105,7 @@ impl Origin {
         original.lines.iter().for_each(|(name, value)| fields.push(name, value.as_bytes()));
         let tag = fields.first("etag").map(<[u8]>::to_vec);
         let has_tag = |name: &str| request.fields.first(name).is_some_and(|value| Some(value) == tag.as_deref());
-        if has_tag("if-none-match") {
+        if has_tag("if-none-match") && !*self.ignores_conditions.lock().unwrap() {
             return Ok(response(304, fields, None, Bytes::new(), None, &self.gate, 0));
         }
         let range = request.fields.first("range").map(|value| String::from_utf8_lossy(value).into_owned());
@@ -145,7 +148,7 @@ fn response(
     start: usize,
 ) -> UpstreamResponse {
     let content = Box::new(Body { bytes, breaks_at, sent: 0, start, gate: Arc::clone(gate) });
-    UpstreamResponse { status, fields, length, content, is_peers: false }
+    UpstreamResponse { status, fields, length, content, version: Some(Version::Http2), is_peers: false }
 }
 
 impl UpstreamContent for Body {
@@ -244,6 +247,7 @@ impl Stage {
             method: method.into(),
             target: target.into(),
             authority: "a.example".into(),
+            version: Version::Http11,
             fields,
             content: Bytes::new(),
         };
