@@ -136,7 +136,7 @@ impl Exchange {
                 Step::Answer(answer) => return answer,
                 Step::Ask(question) => question,
             };
-            if lead.guard.is_some() || !self.may_share() || !self.entry.is_shared(self.now()) {
+            if lead.guard.is_some() || !self.may_share(&question) || !self.entry.is_shared(self.now()) {
                 return self.ask_origin(head, question, lead).await;
             }
             lead.part = self.part(&question);
@@ -164,9 +164,9 @@ impl Exchange {
     }
 
     /// Whether it may wait for another request's response.
-    fn may_share(&self) -> bool {
+    fn may_share(&self, question: &Question) -> bool {
         let is_for_it_alone = self.directives.no_store || self.directives.no_cache;
-        self.method() == Method::Get && !is_for_it_alone && !self.ask.fields.has("authorization")
+        self.asks_as_get(question) && !is_for_it_alone && !self.ask.fields.has("authorization")
     }
 
     async fn step(&self, head: &Head, has_waited: bool, lead: &mut Lead) -> Step {
@@ -348,7 +348,9 @@ impl Exchange {
     /// The range to ask the origin for when nothing of the object is known: from, and up to if it
     /// has an end.
     pub(super) fn wanted_of_unknown(&self) -> Option<(u64, Option<u64>)> {
-        let set = self.ask.fields.first("range").and_then(RangeSet::parse)?;
+        // RFC 9110, 14.2: a range means something for GET alone.
+        let range = self.ask.fields.first("range").filter(|_| self.method() == Method::Get);
+        let set = range.and_then(RangeSet::parse)?;
         match set.specs() {
             [RangeSpec::Closed { first, last }] => Some((*first, Some(last.saturating_add(1)))),
             [RangeSpec::Open { first }] => Some((*first, None)),

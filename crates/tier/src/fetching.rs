@@ -52,8 +52,10 @@ impl Exchange {
         let mut question = question;
         loop {
             let Question { validation, reason, fallback } = &question;
-            let (fields, has_own_range) = self.fields_for_origin(validation.as_ref());
-            let received = match self.fetch(fields, has_own_range, *reason).await {
+            let is_get = self.asks_as_get(&question);
+            let (fields, has_own_range) = self.fields_for_origin(validation.as_ref(), is_get);
+            let method = if is_get { Method::Get } else { self.method() };
+            let received = match self.fetch(method, (fields, has_own_range), *reason).await {
                 Ok(received) => received,
                 Err(failure) => {
                     self.entry.note_failed(self.now());
@@ -94,9 +96,8 @@ impl Exchange {
             {
                 return answer;
             }
-            if self.method() == Method::Head {
-                self.learn_from_head(status, fields, (times, purges)).await;
-                return self.relay(received, None);
+            if self.method() == Method::Head && !is_get {
+                return self.answer_head(&head, &question, received).await;
             }
             self.invalidate(status, fields).await;
             if let Some(answer) = self.take(received).await {
@@ -108,8 +109,8 @@ impl Exchange {
 
     /// The fields of the request to the origin. What is stored answers any condition and any range,
     /// so that a client's own ones go to the origin only if its response was not stored lately.
-    fn fields_for_origin(&self, validation: Option<&Validation>) -> (StoredFields, bool) {
-        let is_stored = self.method() == Method::Get && self.entry.is_shared(self.now()) && !self.directives.no_store;
+    fn fields_for_origin(&self, validation: Option<&Validation>, is_get: bool) -> (StoredFields, bool) {
+        let is_stored = is_get && self.entry.is_shared(self.now()) && !self.directives.no_store;
         if !is_stored && validation.is_none() {
             return (self.ask.fields.clone(), false);
         }
@@ -134,11 +135,11 @@ impl Exchange {
 
     async fn fetch(
         &self,
-        fields: StoredFields,
-        has_own_range: bool,
+        method: Method<'_>,
+        (fields, has_own_range): (StoredFields, bool),
         reason: ForwardReason,
     ) -> Result<Received, UpstreamFailure> {
-        let (method, target, content) = (self.ask.method.clone(), self.ask.target.clone(), self.ask.content.clone());
+        let (method, target, content) = (method.name().into(), self.ask.target.clone(), self.ask.content.clone());
         let (request, purges) = (self.now(), self.shared.purges.count());
         if self.is_beside {
             Counters::add(&self.mount.counters.validations, 1);
@@ -230,6 +231,37 @@ impl Exchange {
         let answer = self.answer_from_store(chosen, outcome, None).await?;
         self.count(|counters| &counters.revalidated);
         Some(answer)
+    }
+
+    /// Whether the origin is asked by GET: for a HEAD that finds nothing stored, too, if what comes
+    /// may be stored. So it is answered like a GET, and the next request finds the object.
+    pub(super) fn asks_as_get(&self, question: &Question) -> bool {
+        let Question { validation, reason, fallback } = question;
+        let finds_nothing = matches!(reason, ForwardReason::UriMiss | ForwardReason::VaryMiss)
+            && validation.is_none()
+            && fallback.is_none();
+        let may_fill = !self.directives.no_store && self.entry.is_shared(self.now());
+        self.method() == Method::Get || (self.method() == Method::Head && finds_nothing && may_fill)
+    }
+
+    /// The answer to a HEAD by which the origin was asked: the stored response that was to be
+    /// validated, if it is the current one, with all the fields that a GET gets.
+    async fn answer_head(&self, head: &Head, question: &Question, received: Received) -> Answer {
+        let Received { response: UpstreamResponse { status, fields, .. }, times, purges, reason, .. } = &received;
+        self.learn_from_head(*status, fields, (*times, *purges)).await;
+        let selected = question.validation.as_ref().and_then(|validation| validation.selected);
+        if let Some(variant) = selected.map(|index| &head.variants[index])
+            && head_outcome(&variant.response, *status, fields) == HeadOutcome::Freshen
+        {
+            let mut chosen = Variant::clone(variant);
+            chosen.response.freshen(&self.mount.policy, &self.ask.fields, fields, *times);
+            let outcome = Outcome::Forward { reason: *reason, status: Some(*status), stored: true, collapsed: false };
+            if let Some(answer) = self.answer_from_store(&chosen, outcome, None).await {
+                self.count(|counters| &counters.revalidated);
+                return answer;
+            }
+        }
+        self.relay(received, None)
     }
 
     /// Takes over what a response to HEAD says of the stored responses (RFC 9111, 4.3.5).

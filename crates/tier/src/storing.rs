@@ -6,8 +6,9 @@ use bytes::{Bytes, BytesMut};
 use rand::random;
 use thalweg_cache::{Description, Key, Part};
 use thalweg_caching::{
-    ContentRange, Outcome, Storability, StoredFields, StoredResponse, Version, cache_groups, storability,
+    CacheRequest, ContentRange, Outcome, Storability, StoredFields, StoredResponse, Version, cache_groups, storability,
 };
+use thalweg_wire::Method;
 
 use crate::answer::{Answer, Content, Relay, Response};
 use crate::excerpt::Excerpt;
@@ -39,7 +40,10 @@ impl Exchange {
     pub(super) async fn take(&self, received: Received) -> Option<Answer> {
         let Received { response, times, .. } = &received;
         let (policy, status) = (&self.mount.policy, response.status);
-        let decided = storability(policy, &self.request(), &self.uri, status, &response.fields, *times);
+        // A HEAD has been asked as GET.
+        let method = if self.method() == Method::Head { Method::Get } else { self.method() };
+        let request = CacheRequest { method, ..self.request() };
+        let decided = storability(policy, &request, &self.uri, status, &response.fields, *times);
         let is_storable = self.name.len() <= NAME_BYTES_MAX && cache_groups(&response.fields).len() <= GROUPS_MAX;
         match decided {
             Storability::Complete if is_storable => {

@@ -255,7 +255,7 @@ fn head_is_answered_from_the_store_and_by_the_origin() {
     let hit = object(stage.ask("HEAD", "/a", &[]));
     assert_eq!((hit.length, &hit.fields), (100_000, &miss.fields));
     assert_eq!(stage.origin.count(), 1);
-    // What is not stored is not fetched a second time for HEAD.
+    // A response that is not stored is not fetched a second time for HEAD.
     stage.origin.put("/private", Original::new(&[("Cache-Control", "private")], "hello"));
     for (asked, number) in [("GET", 1), ("HEAD", 2)] {
         let Answer::Response(response) = stage.ask("HEAD", "/private", &[]) else { panic!("as it is") };
