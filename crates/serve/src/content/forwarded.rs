@@ -77,10 +77,12 @@ impl Forwarded {
         };
         let is_apart = |name: &str| WRITTEN_APART.iter().any(|apart| apart.eq_ignore_ascii_case(name));
         let forwarded = Self {
-            fields: block(fields, &policy.fields, date_s.is_none().then_some(now), |name| !is_apart(name)),
+            fields: block(fields, lines(&policy.fields).collect(), date_s.is_none().then_some(now), |name| {
+                !is_apart(name)
+            }),
             fields_of_304: block(
                 fields,
-                &policy.fields_of_304,
+                lines(&policy.fields_of_304).collect(),
                 date_s.is_none().then_some(now),
                 is_sent_with_not_modified,
             ),
@@ -130,12 +132,14 @@ impl Forwarded {
 /// others of their names. Without a Date of the origin it is `date_s`.
 fn block(
     fields: &StoredFields,
-    configured: &FieldBlock,
+    configured: Vec<(&str, &[u8])>,
     date_s: Option<i64>,
     is_meant: impl Fn(&str) -> bool,
 ) -> FieldBlock {
-    let configured: Vec<(&str, &[u8])> = lines(configured).collect();
-    let is_replaced = |name: &str| configured.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
+    let is_replaced = |name: &str| {
+        let is_date = date_s.is_some() && name.eq_ignore_ascii_case("Date");
+        is_date || configured.iter().any(|(other, _)| other.eq_ignore_ascii_case(name))
+    };
     let mut block = FieldBlock::new();
     if let Some(second) = date_s {
         let _ = block.field("Date", &date::imf_fixdate(second));
@@ -149,10 +153,33 @@ fn block(
     block
 }
 
-/// The lines of a response that is sent as it is. Without a Date it gets `now` (RFC 9110, 6.6.1).
-pub(crate) fn relayed_fields(fields: &StoredFields, now: i64) -> FieldBlock {
-    let date_s = (!fields.has("Date")).then_some(now);
-    block(fields, &FieldBlock::new(), date_s, |name| !name.eq_ignore_ascii_case("Content-Length"))
+/// The lines of a response of this status that is sent as it is, with the settings of its mount.
+/// Without a Date it gets `now` (RFC 9110, 6.6.1).
+pub(crate) fn relayed_fields(fields: &StoredFields, status: u16, policy: &ResponsePolicy, now: i64) -> FieldBlock {
+    let date_s = fields.first("Date").and_then(date::parse).is_none().then_some(now);
+    let configured = configured_for(fields, status, policy);
+    block(fields, configured, date_s, |name| !name.eq_ignore_ascii_case("Content-Length"))
+}
+
+/// The lines that a configuration has for a response of this status. It is about successful ones:
+/// an error has none of them, and a redirect does not have the lifetime and the type of what it
+/// leads to.
+fn configured_for<'p>(fields: &StoredFields, status: u16, policy: &'p ResponsePolicy) -> Vec<(&'p str, &'p [u8])> {
+    let mut configured: Vec<(&str, &[u8])> = match status {
+        200..=299 => lines(&policy.fields).collect(),
+        300..=399 => lines(&policy.fields_of_304).collect(),
+        _ => Vec::new(),
+    };
+    if (300..=399).contains(&status) && status != 304 {
+        configured.retain(|(name, _)| !name.eq_ignore_ascii_case("Cache-Control"));
+    }
+    let is_of_parts = status == 206 && !fields.has("Content-Range");
+    if let Some(content_type) = policy.content_type.as_ref().filter(|_| matches!(status, 200 | 203 | 206))
+        && !is_of_parts
+    {
+        configured.push(("Content-Type", content_type.as_bytes()));
+    }
+    configured
 }
 
 /// Adds a line, unless it belongs to another connection, or would be more than a line.
@@ -235,6 +262,53 @@ mod tests {
         let expected = ["Date: Thu, 01 Jan 1970 00:16:40 GMT", "Cache-Control: no-cache", "x-origin: 2"];
         assert_eq!(shown(&forwarded.fields), expected);
         assert_eq!(&*described.content_type, "a/b");
+    }
+
+    #[test]
+    fn rules_hold_for_responses_that_go_through_if_they_succeed() {
+        let settings = Settings {
+            headers: vec![("X-Rule".to_owned(), "1".to_owned()), ("Content-Language".to_owned(), "en".to_owned())],
+            cache_control: Some("max-age=9".to_owned()),
+            content_type: Some("a/b".to_owned()),
+            ..Settings::default()
+        };
+        let policy = ResponsePolicy::of(&settings).unwrap();
+        let check = |status: u16, more: &[(&str, &str)], expected: &[&str]| {
+            let mut fields = StoredFields::default();
+            let own = [("Date", "Thu, 01 Jan 1970 00:16:40 GMT"), ("Cache-Control", "no-store"), ("X-Rule", "origin")];
+            own.iter().chain(more).for_each(|(name, value)| fields.push(name, value.as_bytes()));
+            let found = shown(&relayed_fields(&fields, status, &policy, 2000));
+            let expected: Vec<_> = [&["Date: Thu, 01 Jan 1970 00:16:40 GMT"], expected].concat();
+            assert_eq!(found, expected, "{status}");
+        };
+        let of_rule = ["Cache-Control: max-age=9", "X-Rule: 1", "Content-Language: en"];
+        let typed = [&of_rule[..], &["Content-Type: a/b"]].concat();
+        check(200, &[("Content-Type", "c/d")], &typed);
+        check(206, &[("Content-Range", "bytes 0-1/2")], &[&["Content-Range: bytes 0-1/2"], &typed[..]].concat());
+        let parts = "multipart/byteranges; boundary=a";
+        check(206, &[("Content-Type", parts)], &[&[&*format!("Content-Type: {parts}")], &of_rule[..]].concat());
+        check(201, &[], &of_rule);
+        check(304, &[], &["Cache-Control: max-age=9", "X-Rule: 1"]);
+        // A redirect may lead to an address that is soon invalid.
+        check(302, &[("Location", "/x")], &["Cache-Control: no-store", "Location: /x", "X-Rule: 1"]);
+        check(404, &[("Content-Type", "c/d")], &["Cache-Control: no-store", "X-Rule: origin", "Content-Type: c/d"]);
+        check(503, &[], &["Cache-Control: no-store", "X-Rule: origin"]);
+    }
+
+    #[test]
+    fn a_response_has_one_date_whatever_the_origin_sends() {
+        for dates in [&[][..], &["junk"], &["junk", "also junk"]] {
+            let mut fields = StoredFields::default();
+            dates.iter().for_each(|value| fields.push("Date", value.as_bytes()));
+            let (stored, _) = Forwarded::of(
+                &TierObject { fields: Arc::new(fields.clone()), ..object(&[]) },
+                &ResponsePolicy::default(),
+                1000,
+            );
+            let date = ["Date: Thu, 01 Jan 1970 00:16:40 GMT"];
+            let relayed = relayed_fields(&fields, 200, &ResponsePolicy::default(), 1000);
+            assert_eq!([shown(&stored.fields), shown(&relayed)], [date, date], "{dates:?}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::content::forwarded::relayed_fields;
 use crate::content::local::namespace::Namespace;
 use crate::content::name::{canonical_name, has_encoded_slash, name_with_slashes, split};
 use crate::content::object::Object;
+use crate::content::policy::ResponsePolicy;
 use crate::content::refusal::Refusal;
 use crate::content::relay::{BodyReader, MemoryReader};
 use crate::content::tier::TierAnswer;
@@ -76,7 +77,9 @@ impl Responder {
     /// Whether the method of a request other than GET and HEAD is forwarded.
     #[cold]
     pub(super) fn is_forwarded(&mut self, request: &RequestHead<'_>) -> bool {
-        self.forwarder.is_some() && self.forwarding_mount(request).is_some()
+        self.forwarder.is_some()
+            && !ends_here(request.method, &request.fields)
+            && self.forwarding_mount(request).is_some()
     }
 
     /// The mount with origins that a request is for, if it forwards the request's method.
@@ -160,7 +163,9 @@ impl Responder {
             Answered::Object(object) => {
                 self.respond_with_forwarded(request, (site, number), (object, generation), context, out)
             }
-            Answered::Response(response) => Answer::Encoded(self.relay(request, number, response, context, out)),
+            Answered::Response(response) => {
+                Answer::Encoded(self.relay(request, (site, number), response, context, out))
+            }
             Answered::Failed(Failure { status, reason, cache_status }) => {
                 // A path that no origin is asked for is the client's fault.
                 if let Some(forwarder) = self.forwarder.as_mut().filter(|_| status >= 500) {
@@ -172,6 +177,13 @@ impl Responder {
         }
     }
 
+    /// The settings of the present name of a site.
+    fn policy(&self, site: usize) -> Arc<ResponsePolicy> {
+        let (folder, file) = split(&self.name);
+        let folder = if folder == b"/" { b"" } else { folder };
+        self.origin.namespace().policy(site, folder, file)
+    }
+
     /// Answers a request with an object of the tier.
     fn respond_with_forwarded(
         &mut self,
@@ -181,9 +193,7 @@ impl Responder {
         context: RequestContext,
         out: &mut impl Encoder,
     ) -> Answer {
-        let (folder, file) = split(&self.name);
-        let folder = if folder == b"/" { b"" } else { folder };
-        let policy = self.origin.namespace().policy(site, folder, file);
+        let policy = self.policy(site);
         let Self { forwarder: Some(forwarder), date_cache, boundaries, .. } = self else { return Answer::Pending };
         let (second, held_key) = (date_cache.second(), object.held_key);
         let mut object = Object::forwarded(object, &policy, second, forwarder.small_bytes_max(), forwarder.inbox());
@@ -210,7 +220,7 @@ impl Responder {
     fn relay(
         &mut self,
         request: &RequestHead<'_>,
-        number: u16,
+        (site, number): (usize, u16),
         response: OriginResponse,
         context: RequestContext,
         out: &mut impl Encoder,
@@ -235,8 +245,10 @@ impl Responder {
             206 if body.is_some() => Delivery::Part,
             _ => Delivery::Nothing,
         };
-        let fields = relayed_fields(&fields, self.date_cache.second());
-        let hsts = self.origin.namespace().hsts(request, context.peer);
+        let policy = self.policy(site);
+        let fields = relayed_fields(&fields, status, &policy, self.date_cache.second());
+        // Successful responses have it among their own.
+        let hsts = self.origin.namespace().hsts(request, context.peer).filter(|_| status >= 400);
         let relayed = Relayed { status, fields: &fields, length, body, hsts };
         out.encode(Response::Relayed(relayed), &self.date_cache);
         Summary { status, mount: number, delivery }
