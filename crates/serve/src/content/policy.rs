@@ -15,6 +15,8 @@ pub(crate) struct ResponsePolicy {
     pub(crate) fields: FieldBlock,
     /// Those of them that a 304 has too.
     pub(crate) fields_of_304: FieldBlock,
+    /// The answer to a preflight request, if scripts of other sites are allowed anything.
+    pub(crate) preflight: Option<PreflightFields>,
     /// The media type, instead of the one that the name stands for.
     pub(crate) content_type: Option<String>,
     /// Whether compressed neighbours are looked for.
@@ -25,6 +27,35 @@ pub(crate) struct ResponsePolicy {
     pub(crate) etag: EtagSource,
 }
 
+/// The fields of the response to a preflight request (Fetch, 3.3.3).
+#[derive(Debug, Default)]
+pub(crate) struct PreflightFields {
+    /// Those of the settings whose names begin with Access-Control, and Vary.
+    pub(crate) fields: FieldBlock,
+    /// Whether they name the methods.
+    pub(crate) has_methods: bool,
+}
+
+impl PreflightFields {
+    /// Those among the headers of settings; `None` if they allow nothing.
+    fn of(headers: &[(String, String)]) -> Result<Option<Self>, EncodeError> {
+        let is = |name: &str, other: &str| name.eq_ignore_ascii_case(other);
+        if !headers.iter().any(|(name, _)| is(name, "Access-Control-Allow-Origin")) {
+            return Ok(None);
+        }
+        let mut preflight = Self::default();
+        for (name, value) in headers {
+            let begins = |prefix: &str| name.get(..prefix.len()).is_some_and(|start| is(start, prefix));
+            // Which fields of a response a script may see is a matter of that response.
+            if (begins("Access-Control-") && !is(name, "Access-Control-Expose-Headers")) || is(name, "Vary") {
+                preflight.fields.field(name, value.as_bytes())?;
+                preflight.has_methods |= is(name, "Access-Control-Allow-Methods");
+            }
+        }
+        Ok(Some(preflight))
+    }
+}
+
 impl ResponsePolicy {
     /// The policy of settings. Headers follow in their order; Cache-Control comes first.
     pub(crate) fn of(settings: &Settings) -> Result<Self, EncodeError> {
@@ -33,6 +64,7 @@ impl ResponsePolicy {
             digests: settings.digests.unwrap_or(false),
             etag: settings.etag.unwrap_or_default(),
             content_type: settings.content_type.clone(),
+            preflight: PreflightFields::of(&settings.headers)?,
             ..Self::default()
         };
         if let Some(value) = &settings.content_type {
@@ -91,6 +123,22 @@ mod tests {
             policy.fields_of_304.as_bytes().escape_ascii().to_string(),
             "Cache-Control: max-age=60\\r\\nX-Mirror: a\\r\\ncontent-security-policy: sandbox\\r\\nContent-Location: /a\\r\\n"
         );
+    }
+
+    #[test]
+    fn a_preflight_gets_the_fields_about_other_sites() {
+        let allow = ("access-control-allow-origin", "*");
+        let preflight = |headers: &[(&str, &str)]| {
+            let preflight = ResponsePolicy::of(&settings(headers)).unwrap().preflight?;
+            Some((preflight.fields.as_bytes().escape_ascii().to_string(), preflight.has_methods))
+        };
+        assert_eq!(preflight(&[("Access-Control-Allow-Headers", "Range")]), None);
+        let with = |name, value| preflight(&[("X-Mirror", "a"), allow, (name, value)]);
+        let begin = "access-control-allow-origin: *\\r\\n";
+        assert_eq!(with("Access-Control-Expose-Headers", "ETag"), Some((begin.to_owned(), false)));
+        let methods = with("Access-Control-Allow-Methods", "GET");
+        assert_eq!(methods, Some((format!("{begin}Access-Control-Allow-Methods: GET\\r\\n"), true)));
+        assert_eq!(with("Vary", "Origin"), Some((format!("{begin}Vary: Origin\\r\\n"), false)));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod forwarded;
 
 use std::sync::Arc;
 
+use thalweg_caching::FieldLines;
 use thalweg_sys::{Instant, SocketId};
 use thalweg_wire::target::Target;
 use thalweg_wire::{Method, RequestHead};
@@ -20,6 +21,7 @@ use crate::content::blocking_pool::{Job, JobKind};
 use crate::content::local::origin::{Loaded, LocalOrigin};
 use crate::content::object::Object;
 use crate::content::origin::{Opening, Origin, Outcome};
+use crate::content::policy::ResponsePolicy;
 use crate::content::refusal::Refusal;
 use crate::date_cache::DateCache;
 use crate::http::challenges::HttpChallenges;
@@ -192,7 +194,9 @@ impl Responder {
     ) -> Answer {
         match request.method {
             Method::Get | Method::Head => self.respond_with_object(request, outcomes, context, out),
-            _ if self.is_forwarded(request) => self.respond_with_object(request, outcomes, context, out),
+            _ if self.preflight(request).is_none() && self.is_forwarded(request) => {
+                self.respond_with_object(request, outcomes, context, out)
+            }
             _ => Answer::Encoded(self.respond_otherwise(request, outcomes, context, out)),
         }
     }
@@ -367,6 +371,9 @@ impl Responder {
         let mount = self.origin.namespace().topmost;
         let allowed = self.allowed_methods(request);
         let field = allowed.as_deref().map_or(PageField::Allow, PageField::AllowOf);
+        let policy = self.preflight(request);
+        let preflight = policy.as_ref().and_then(|policy| policy.preflight.as_ref());
+        let field = preflight.map_or(field, |fields| PageField::Preflight { allowed: allowed.as_deref(), fields });
         match request.method {
             Method::Options if Target::parse(request.method, request.target).is_ok() => {
                 let hsts = self.origin.namespace().hsts(request, context.peer);
@@ -380,6 +387,20 @@ impl Responder {
             }
             _ => self.deny((request, context.peer), Denial { status: 405, field }, mount, out),
         }
+    }
+
+    /// The settings of the target of a preflight request (Fetch, 3.3.2), which is answered by them
+    /// if they say what scripts of other sites may do.
+    #[cold]
+    fn preflight(&mut self, request: &RequestHead<'_>) -> Option<Arc<ResponsePolicy>> {
+        let has = |name: &str| request.fields.has(name);
+        if request.method != Method::Options || !has("origin") || !has("access-control-request-method") {
+            return None;
+        }
+        let (path, _) = file_target(request)?;
+        let site = self.origin.namespace().of_request(request)?;
+        self.find_name(site, path).ok()?;
+        Some(self.policy(site)).filter(|policy| policy.preflight.is_some())
     }
 
     /// A redirect to the same place over TLS, at this port. A method other than GET and HEAD is

@@ -20,6 +20,7 @@ use thalweg_wire::validator::EntityTag;
 use crate::content::forwarded::Forwarded;
 use crate::content::name::PATH_ESCAPED;
 use crate::content::object::{Object, Source};
+use crate::content::policy::PreflightFields;
 use crate::content::relay::BodyReader;
 use crate::date_cache::DateCache;
 use crate::http::multipart::Multipart;
@@ -120,6 +121,12 @@ pub(crate) enum PageField<'o> {
     Allow,
     /// The methods that an origin is asked by.
     AllowOf(&'o str),
+    /// The methods, and what scripts of other sites may do.
+    Preflight {
+        /// The methods that an origin is asked by; `None`: those that are served.
+        allowed: Option<&'o str>,
+        fields: &'o PreflightFields,
+    },
     /// How the cache tier came to it.
     CacheStatus(&'o str),
     /// When to try again.
@@ -351,6 +358,14 @@ impl<'o> Page<'o> {
             PageField::None => {}
             PageField::Allow => out.field("Allow", ALLOW),
             PageField::AllowOf(methods) => out.field("Allow", methods.as_bytes()),
+            PageField::Preflight { allowed, fields } => {
+                let allowed = allowed.map_or(ALLOW, str::as_bytes);
+                out.field("Allow", allowed);
+                if !fields.has_methods {
+                    out.field("Access-Control-Allow-Methods", allowed);
+                }
+                out.block(&fields.fields);
+            }
             PageField::CacheStatus(text) => out.field("Cache-Status", text.as_bytes()),
             PageField::RetryAfter { seconds } => {
                 out.field_with("Retry-After", |out| push_decimal(out, seconds));

@@ -206,6 +206,57 @@ fn other_methods_are_forwarded_with_their_contents_if_the_mount_has_them() {
 }
 
 #[test]
+fn options_go_no_further_than_they_may() {
+    let done = Kind::Relay { status: 204, tells_length: true };
+    let tier = ScriptedTier::new([("/a", Delivery::of(done, 0, 1, Ending::Complete))]);
+    let options = |forwards: &str| format!("OPTIONS /a HTTP/1.1\r\nHost: h\r\nMax-Forwards: {forwards}\r\n\r\n");
+    let responses = responses(&tier, &[&options("0"), &options("1"), &options("x")]);
+    let allowed: Vec<_> = responses.iter().map(|response| (response.status, response.field("allow"))).collect();
+    assert_eq!(allowed, [(204, Some("GET, HEAD, POST, OPTIONS")), (204, None), (204, None)]);
+    assert_eq!(tier.seen().len(), 2);
+}
+
+/// A configuration with a rule for scripts of other sites.
+fn shared(methods: &[&str], headers: &[(&str, &str)]) -> ServerConfig {
+    let mut config = forwarding(methods);
+    let headers = headers.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let settings = Settings { headers, cache_control: Some("max-age=9".to_owned()), ..Settings::default() };
+    config.sites[0].rules = vec![Rule { folder: Some("/s/".to_owned()), settings, ..Rule::default() }];
+    config
+}
+
+#[test]
+fn preflights_are_answered_by_the_rules_that_allow_something() {
+    let done = Kind::Relay { status: 200, tells_length: true };
+    let of_origin = Delivery::of(done, 1, 1, Ending::Complete);
+    let tier = ScriptedTier::new([("/a", of_origin.clone()), ("/s/a", of_origin)]);
+    let config = shared(
+        &["GET", "HEAD", "POST"],
+        &[("Access-Control-Allow-Origin", "*"), ("Access-Control-Allow-Headers", "Range"), ("X-Rule", "1")],
+    );
+    let options = |path: &str, more: &str| send(&format!("OPTIONS {path} HTTP/1.1\r\nHost: h\r\n{more}\r\n"));
+    let preflight = "Origin: https://a.example\r\nAccess-Control-Request-Method: GET\r\n";
+    let steps =
+        vec![options("/s/a", preflight), options("/a", preflight), options("/s/a", "Origin: x\r\n"), Step::Finish];
+    let outcome = simulate(&tier, &config, vec![steps]).remove(0);
+    let responses = naive::take_all(&outcome.received, &["OPTIONS"; 3]);
+    let methods = "GET, HEAD, POST, OPTIONS";
+    for (name, value) in [
+        ("access-control-allow-origin", Some("*")),
+        ("access-control-allow-headers", Some("Range")),
+        ("access-control-allow-methods", Some(methods)),
+        ("allow", Some(methods)),
+        ("x-rule", None),
+        ("cache-control", None),
+    ] {
+        assert_eq!(responses[0].field(name), value, "{name}");
+    }
+    assert_eq!(responses.iter().map(|response| response.status).collect::<Vec<_>>(), [204, 200, 200]);
+    assert_eq!(tier.seen().len(), 2, "the others are the origin's");
+    assert_eq!(responses[2].field("x-rule"), Some("1"), "what goes through has the fields of the rule");
+}
+
+#[test]
 fn contents_are_asked_for_bounded_and_not_waited_for_longer_than_a_client_may_stall() {
     let done = Kind::Relay { status: 201, tells_length: true };
     let tier = ScriptedTier::new([("/a", Delivery::of(done, 1, 1, Ending::Complete))]);

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use thalweg_caching::ends_here;
 use thalweg_tier::{Answer as Answered, Failure, Object as TierObject, Relay, Response as OriginResponse};
 use thalweg_wire::{Method, RequestHead};
 
@@ -178,7 +179,7 @@ impl Responder {
     }
 
     /// The settings of the present name of a site.
-    fn policy(&self, site: usize) -> Arc<ResponsePolicy> {
+    pub(super) fn policy(&self, site: usize) -> Arc<ResponsePolicy> {
         let (folder, file) = split(&self.name);
         let folder = if folder == b"/" { b"" } else { folder };
         self.origin.namespace().policy(site, folder, file)
