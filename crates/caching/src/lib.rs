@@ -5,9 +5,10 @@
 //! long they are fresh ([`StoredResponse`]), what a request gets from the stored responses
 //! ([`decide`]), conditional requests to the origin and what their answers change ([`validation`]),
 //! conditions and ranges of clients, versions of objects ([`Version`]), what an unsafe request
-//! invalidates, the fields of a gateway ([`GatewayName`]), and responses that nobody asked for
-//! ([`unasked()`]). Lacking on purpose: sockets, files, clocks (times are arguments, as seconds
-//! since 1970), the store, cache keys of URIs, and the waiting of collapsed requests.
+//! invalidates, the fields of a gateway ([`GatewayName`]), responses that nobody asked for
+//! ([`unasked()`]), and which requests share a response that is not stored ([`sharing()`],
+//! [`UncacheableMemory`]). Lacking on purpose: sockets, files, clocks (times are arguments, as seconds
+//! since 1970), the store, cache keys of URIs, and the waiting of collapsed requests itself.
 //!
 //! A stored response is read once, when it is stored or loaded: what a hit needs lies ready as
 //! numbers. All arithmetic of times saturates; nothing that a client or an origin sends panics.
@@ -50,10 +51,12 @@ mod partial;
 mod policy;
 mod request;
 mod seconds;
+mod sharing;
 mod stored;
 mod storing;
 mod targeted;
 mod unasked;
+mod uncacheable;
 pub mod validation;
 mod variant;
 mod version;
@@ -74,9 +77,11 @@ pub use partial::ContentRange;
 pub use policy::Policy;
 pub use request::CacheRequest;
 pub use seconds::SECONDS_MAX;
+pub use sharing::{Sharing, sharing};
 pub use stored::StoredResponse;
 pub use storing::{Refusal, Storability, may_stay_stored, storability};
 pub use targeted::response_directives;
 pub use unasked::{Unasked, is_whole, unasked};
+pub use uncacheable::{Asking, UncacheableMemory};
 pub use variant::{Vary, push_secondary_key};
 pub use version::{Change, Validator, Version};

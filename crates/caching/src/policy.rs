@@ -24,6 +24,8 @@ pub struct Policy {
     /// For how long after its lifetime a response may stand in for a failing origin, if it does
     /// not say so itself (RFC 5861, 4).
     pub stale_if_error_seconds: u32,
+    /// For how long no request waits for another one to a name whose response was not stored.
+    pub uncacheable_seconds: u32,
     /// Whether Cache-Control and Pragma of requests are obeyed. only-if-cached and no-store are in
     /// any case.
     pub client_directives: bool,
@@ -40,6 +42,7 @@ impl Default for Policy {
             negative_seconds_max: 3_600,
             stale_while_revalidate_seconds: 0,
             stale_if_error_seconds: 0,
+            uncacheable_seconds: 120,
             client_directives: true,
         }
     }

@@ -13,8 +13,8 @@ use crate::fill::Fill;
 #[derive(Default)]
 pub(crate) struct Activity {
     fills: Mutex<Vec<Arc<Fill>>>,
-    /// Held by the reader that begins a fill, if no cluster shares the object out by parts.
-    pub(crate) starts: Arc<tokio::sync::Mutex<()>>,
+    /// Held while a reader looks for a fragment and begins a fill.
+    pub(crate) starts: tokio::sync::Mutex<()>,
     pub(crate) readers: AtomicUsize,
     /// The origin has another version.
     pub(crate) has_changed: AtomicBool,

@@ -6,19 +6,19 @@ use std::sync::atomic::AtomicU64;
 use bytes::Bytes;
 use thalweg_cache::Key;
 use thalweg_caching::{
-    CacheRequest, CacheStatus, Decision, Fallback, FieldLines, ForwardReason, Outcome, RequestDirectives, StoredFields,
-    Validation, decide,
+    Asking, CacheRequest, CacheStatus, Decision, Failure as OriginFailure, Fallback, FieldLines, ForwardReason,
+    Outcome, RequestDirectives, StoredFields, Validation, Vary, decide,
 };
 use thalweg_wire::Method;
 use thalweg_wire::range::{ByteRange, RangeSet, RangeSpec};
-use tokio::sync::OwnedMutexGuard;
 
 use crate::answer::{Answer, Content, Failure, Object, Relay, Response};
 use crate::ask::Ask;
 use crate::cluster::PEER_FIELD;
+use crate::collapsing::{FetchKey, FetchOutcome, FetchOwner, Role};
 use crate::counters::Counters;
 use crate::entries::InUse;
-use crate::fragmented::{Fragmented, Led, Source, without_conditions};
+use crate::fragmented::{FragmentSource, Fragmented, Source, without_conditions};
 use crate::head::{Body, Head, Variant};
 use crate::mounted::Mounted;
 use crate::shared::Shared;
@@ -45,34 +45,49 @@ pub(crate) struct Question {
     pub(crate) validation: Option<Validation>,
     pub(crate) reason: ForwardReason,
     pub(crate) fallback: Option<Fallback>,
+    /// It is asked as the client does, with its conditions and range.
+    pub(crate) is_clients: bool,
 }
 
-/// The right to ask the origin for a part of an object, which a request may have waited for.
+impl Question {
+    pub(crate) fn new(validation: Option<Validation>, reason: ForwardReason, fallback: Option<Fallback>) -> Self {
+        Self { validation, reason, fallback, is_clients: false }
+    }
+}
+
+/// The fetches of others that a request has waited for.
 #[derive(Default)]
-pub(crate) struct Lead {
-    guard: Option<OwnedMutexGuard<()>>,
-    part: u64,
-    /// It is kept while the store is looked at: that had lost the bytes before.
-    is_kept: bool,
+struct Waited {
+    last: Option<FetchKey>,
+    /// How often in a row it waited for the same one.
+    times: u32,
+    /// The last one was of no use to it.
+    is_in_vain: bool,
 }
 
-impl Lead {
-    /// Lets the next one of those that wait look at what is stored.
-    fn pass_on(&mut self) {
-        if !self.is_kept {
-            self.release();
-        }
+impl Waited {
+    fn note(&mut self, key: FetchKey) {
+        self.times = if self.last == Some(key) { self.times + 1 } else { 1 };
+        self.last = Some(key);
     }
 
-    /// Gives it up, before a part is waited for.
-    pub(super) fn release(&mut self) {
-        self.guard = None;
+    /// Whether it asks the origin side by side with others.
+    fn is_enough(&self) -> bool {
+        self.is_in_vain || self.times >= WAITS_MAX
     }
+}
 
-    /// The part that nobody else begins to fetch.
-    fn held(&self) -> Option<u64> {
-        self.guard.as_ref().map(|_| self.part)
-    }
+/// A request waits so often for fetches of the same kind: the first may have been asked for before
+/// the request came, the second was not.
+const WAITS_MAX: u32 = 2;
+
+/// The way of a request after a fetch that it has waited for.
+enum Released {
+    Answered(Answer),
+    /// It looks at the store again.
+    Looks,
+    /// It asks the origin side by side with others.
+    Alone,
 }
 
 /// The consequence of a decision.
@@ -88,7 +103,7 @@ impl Exchange {
         let uri = mount.uri(&ask.authority, &ask.target).into_boxed_str();
         let directives = RequestDirectives::of(&ask.fields);
         let arrived = (shared.clock)();
-        let entry = shared.entries.enter(key, arrived);
+        let entry = shared.entries.enter(key);
         Self { shared, mount, ask, name, key, uri, directives, arrived, entry, is_beside: false }
     }
 
@@ -112,10 +127,10 @@ impl Exchange {
     }
 
     /// The answer. Requests for the same object that have to ask the origin wait for the first one
-    /// of them, unless its response is for it alone.
+    /// of them, as long as its response may be for them, too.
     pub(crate) async fn answer(&self) -> Answer {
         let set = self.set();
-        let (mut has_waited, mut is_set_valid, mut lead) = (false, false, Lead::default());
+        let (mut waited, mut is_set_valid, mut owner) = (Waited::default(), false, None);
         loop {
             let in_use = match &set {
                 Some(set) => Some(set.in_use.read().await),
@@ -132,28 +147,72 @@ impl Exchange {
                     continue;
                 }
             }
-            let question = match self.step(&head, has_waited, &mut lead).await {
+            let mut question = match self.step(&head, waited.times > 0, &mut owner).await {
                 Step::Answer(answer) => return answer,
                 Step::Ask(question) => question,
             };
-            if lead.guard.is_some() || !self.may_share(&question) || !self.entry.is_shared(self.now()) {
-                return self.ask_origin(head, question, lead).await;
+            let asking = self.asking();
+            question.is_clients = asking == Asking::Apart;
+            let is_alone = waited.is_enough() || asking != Asking::Together || !self.may_share(&question);
+            if owner.is_some() || is_alone {
+                return self.ask_origin(head, question, owner).await;
             }
-            lead.part = self.part(&question);
-            let lock = self.entry.leads.of(lead.part);
-            if let Ok(guard) = Arc::clone(&lock).try_lock_owned() {
-                lead.guard = Some(guard);
-                if self.entry.changes() == changes {
-                    return self.ask_origin(head, question, lead).await;
+            let key = self.fetch_key(&head, &question);
+            waited.note(key);
+            match self.entry.fetches.join(key) {
+                Role::Fetches(own) => {
+                    owner = Some(own);
+                    if self.entry.changes() == changes {
+                        return self.ask_origin(head, question, owner).await;
+                    }
+                    // Another request fetched it after the store was looked at.
                 }
-                // Another request had the lead after the store was looked at.
-            } else {
-                // It goes on as the one that asks, if what others waited for is of no use to it:
-                // the lock is fair, and would be passed on among all that only try it.
-                lead.guard = Some(lock.lock_owned().await);
+                Role::Waits(waiter) => match self.after(waiter.outcome().await, &head, &question).await {
+                    Released::Answered(answer) => return answer,
+                    Released::Looks => {}
+                    Released::Alone => waited.is_in_vain = true,
+                },
             }
-            has_waited = true;
         }
+    }
+
+    /// How this request goes on after the fetch that it has waited for.
+    async fn after(&self, outcome: FetchOutcome, head: &Head, question: &Question) -> Released {
+        match outcome {
+            FetchOutcome::Stored => Released::Looks,
+            FetchOutcome::Alone => Released::Alone,
+            FetchOutcome::Response(response) if response.answers(&self.ask.fields) => {
+                Released::Answered(self.answer_shared(&response, question.reason))
+            }
+            FetchOutcome::Response(_) => Released::Alone,
+            FetchOutcome::Failed(failure) => Released::Answered(self.failed(head, question, failure).await),
+            FetchOutcome::FailedWith(status) => {
+                let Some(fallback) =
+                    question.fallback.filter(|fallback| fallback.covers(OriginFailure::Status(status), self.now()))
+                else {
+                    return Released::Alone;
+                };
+                let stood_in = self.stand_in(head, fallback.index, question.reason, Some(status)).await;
+                stood_in.map_or(Released::Alone, Released::Answered)
+            }
+        }
+    }
+
+    /// How it asks the origin.
+    fn asking(&self) -> Asking {
+        if !matches!(self.method(), Method::Get | Method::Head) {
+            return Asking::Together;
+        }
+        let seconds = self.mount.policy.uncacheable_seconds;
+        self.shared.uncacheable().ask(self.key, self.now(), seconds)
+    }
+
+    /// The fetch that it shares with others.
+    fn fetch_key(&self, head: &Head, question: &Question) -> FetchKey {
+        let mut variants = head.variants.iter().rev().map(|variant| &variant.response.vary);
+        let vary = variants.find(|vary| matches!(vary, Vary::Fields(names) if !names.is_empty()));
+        let variant = vary.and_then(|vary| vary.key(&self.ask.fields)).map(|key| Key::of(&key));
+        FetchKey { part: self.part(question), variant }
     }
 
     /// The part that the origin is asked for first.
@@ -169,7 +228,7 @@ impl Exchange {
         self.asks_as_get(question) && !is_for_it_alone && !self.ask.fields.has("authorization")
     }
 
-    async fn step(&self, head: &Head, has_waited: bool, lead: &mut Lead) -> Step {
+    async fn step(&self, head: &Head, has_waited: bool, owner: &mut Option<FetchOwner>) -> Step {
         let stored: Vec<_> = head.variants.iter().map(|variant| &variant.response).collect();
         let now = self.now();
         let counters = &self.mount.counters;
@@ -190,11 +249,9 @@ impl Exchange {
             }
             Decision::Validate(validation) => {
                 let (reason, fallback) = (validation.reason, validation.fallback);
-                (0, &counters.hits, Some(Question { validation: Some(validation), reason, fallback }))
+                (0, &counters.hits, Some(Question::new(Some(validation), reason, fallback)))
             }
-            Decision::Fetch { reason, fallback } => {
-                (0, &counters.hits, Some(Question { validation: None, reason, fallback }))
-            }
+            Decision::Fetch { reason, fallback } => (0, &counters.hits, Some(Question::new(None, reason, fallback))),
             Decision::GatewayTimeout => return Step::Answer(self.nothing_stored()),
         };
         if let Some(question) = question {
@@ -203,17 +260,14 @@ impl Exchange {
         if self.directives.only_if_cached && !self.has_stored(&head.variants[index]).await {
             return Step::Answer(self.nothing_stored());
         }
-        lead.pass_on();
-        match self.answer_from_store(&head.variants[index], Outcome::Hit, lead.held()).await {
+        *owner = None;
+        match self.answer_from_store(&head.variants[index], Outcome::Hit).await {
             Some(answer) => {
                 Counters::add(counter, 1);
                 Step::Answer(answer)
             }
             // The store has lost the bytes that are wanted, and the origin has others.
-            None => {
-                lead.is_kept = true;
-                Step::Ask(Question { validation: None, reason: ForwardReason::Partial, fallback: None })
-            }
+            None => Step::Ask(Question::new(None, ForwardReason::Partial, None)),
         }
     }
 
@@ -268,22 +322,16 @@ impl Exchange {
             if let Decision::StaleWhileRevalidate { validation, .. } = decision {
                 let (reason, fallback) = (validation.reason, None);
                 let validation = validation.has_conditions().then_some(validation);
-                let question = Question { validation, reason, fallback };
-                let answer = other.ask_origin(head, question, Lead::default()).await;
+                let question = Question::new(validation, reason, fallback);
+                let answer = other.ask_origin(head, question, None).await;
                 other.report_failed(&answer);
             }
             other.entry.is_validated.store(false, std::sync::atomic::Ordering::Release);
         });
     }
 
-    /// The answer with a stored response; `None` if its bytes cannot be had. This request has the
-    /// lead of the part `held`.
-    pub(super) async fn answer_from_store(
-        &self,
-        variant: &Variant,
-        outcome: Outcome,
-        held: Option<u64>,
-    ) -> Option<Answer> {
+    /// The answer with a stored response; `None` if its bytes cannot be had.
+    pub(super) async fn answer_from_store(&self, variant: &Variant, outcome: Outcome) -> Option<Answer> {
         let length = variant.body.length();
         let mut outcome = outcome;
         let content = match &variant.body {
@@ -296,12 +344,13 @@ impl Exchange {
                 let object = self.fragmented(variant, *key);
                 if self.method() != Method::Head {
                     let (first, end) = self.wanted(length);
-                    if let Led::Fill(_) = object.lead(first, end, held).await.ok()?
-                        && outcome == Outcome::Hit
-                    {
-                        let reason = ForwardReason::Partial;
-                        outcome = Outcome::Forward { reason, status: None, stored: true, collapsed: true };
-                        self.count(|counters| &counters.partial);
+                    if let FragmentSource::Fill(fill) = object.source_of(first, end).await.ok()? {
+                        fill.begun().await.ok()?;
+                        if outcome == Outcome::Hit {
+                            let reason = ForwardReason::Partial;
+                            outcome = Outcome::Forward { reason, status: None, stored: true, collapsed: true };
+                            self.count(|counters| &counters.partial);
+                        }
                     }
                 }
                 Content::Fragments(object)
@@ -389,7 +438,7 @@ impl Exchange {
             };
             return Answer::Response(Response { status: response.status, fields, length, content });
         }
-        let is_plain = matches!(&response.vary, thalweg_caching::Vary::Fields(names) if names.is_empty());
+        let is_plain = matches!(&response.vary, Vary::Fields(names) if names.is_empty());
         // For a peer, fragments that are missing come from the origin alone.
         let may_be_held = is_plain
             && !matches!(variant.body, Body::Excerpt(_))

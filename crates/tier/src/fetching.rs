@@ -7,13 +7,14 @@ use thalweg_cache::Key;
 use thalweg_caching::validation::{HeadOutcome, ValidationOutcome, head_outcome, outcome};
 use thalweg_caching::{
     CacheStatus, Failure as OriginFailure, FieldLines, ForwardReason, Outcome, StoredFields, StoredResponse, Times,
-    Validation, invalidation, is_whole, keep_one_date, may_stay_stored, unasked,
+    invalidation, is_whole, keep_one_date, may_stay_stored, unasked,
 };
 use thalweg_wire::Method;
 
 use crate::answer::{Answer, Failure, Relay, Response};
+use crate::collapsing::{FetchOutcome, FetchOwner, release};
 use crate::counters::Counters;
-use crate::exchange::{Exchange, Lead, Question};
+use crate::exchange::{Exchange, Question};
 use crate::fragmented::without_conditions;
 use crate::head::{Head, Variant};
 use crate::mount::group_of;
@@ -45,21 +46,20 @@ impl Received {
 }
 
 impl Exchange {
-    /// Asks the origin, and answers with what that comes to. The lead is passed on when others can
-    /// use what has come.
-    pub(super) async fn ask_origin(&self, head: Head, question: Question, lead: Lead) -> Answer {
-        let mut lead = lead;
-        let mut question = question;
+    /// Asks the origin, and answers with what that comes to. Requests that wait are released as
+    /// soon as it is known what they can use of it.
+    pub(super) async fn ask_origin(&self, head: Head, question: Question, owner: Option<FetchOwner>) -> Answer {
+        let (mut question, mut owner) = (question, owner);
         loop {
-            let Question { validation, reason, fallback } = &question;
+            let Question { validation, reason, fallback, .. } = &question;
             let is_get = self.asks_as_get(&question);
-            let (fields, has_own_range) = self.fields_for_origin(validation.as_ref(), is_get);
+            let (fields, has_own_range) = self.fields_for_origin(&question, is_get);
             let method = if is_get { Method::Get } else { self.method() };
             let received = match self.fetch(method, (fields, has_own_range), *reason).await {
                 Ok(received) => received,
                 Err(failure) => {
-                    self.entry.note_failed(self.now());
-                    return self.failed(&mut lead, &head, &question, failure).await;
+                    release(&mut owner, FetchOutcome::Failed(failure.clone()));
+                    return self.failed(&head, &question, failure).await;
                 }
             };
             let (status, fields, times) = (received.response.status, &received.response.fields, received.times);
@@ -70,47 +70,51 @@ impl Exchange {
                     ValidationOutcome::Freshen { indices, answer } => {
                         let learned = (fields, times, purges);
                         let chosen = self.freshen((&head, &indices, answer), learned).await;
-                        if let Some(answer) = self.answer_freshened(&mut lead, &chosen, *reason).await {
+                        if let Some(answer) = self.answer_freshened(&mut owner, &chosen, *reason).await {
                             return answer;
                         }
                         // Its bytes are lost.
-                        question = Question { validation: None, reason: *reason, fallback: *fallback };
+                        question = Question::new(None, *reason, *fallback);
                         continue;
                     }
                     ValidationOutcome::Fallback { index } => {
-                        if let Some(answer) = self.stand_in(&mut lead, &head, index, *reason, Some(status)).await {
+                        release(&mut owner, FetchOutcome::FailedWith(status));
+                        if let Some(answer) = self.stand_in(&head, index, *reason, Some(status)).await {
                             return answer;
                         }
                         return self.relay(received, None);
                     }
-                    ValidationOutcome::Forward => return self.relay(received, None),
+                    ValidationOutcome::Forward => return self.pass(received, &mut owner).await,
                     ValidationOutcome::Replace => {}
                     ValidationOutcome::FetchWhole => {
-                        question = Question { validation: None, reason: *reason, fallback: *fallback };
+                        question = Question::new(None, *reason, *fallback);
                         continue;
                     }
                 }
             } else if let Some(fallback) = fallback
                 && fallback.covers(OriginFailure::Status(status), now)
-                && let Some(answer) = self.stand_in(&mut lead, &head, fallback.index, *reason, Some(status)).await
             {
-                return answer;
+                release(&mut owner, FetchOutcome::FailedWith(status));
+                if let Some(answer) = self.stand_in(&head, fallback.index, *reason, Some(status)).await {
+                    return answer;
+                }
             }
             if self.method() == Method::Head && !is_get {
                 return self.answer_head(&head, &question, received).await;
             }
             self.invalidate(status, fields).await;
-            if let Some(answer) = self.take(received).await {
+            if let Some(answer) = self.take(received, &mut owner).await {
                 return answer;
             }
-            question = Question { validation: None, reason: *reason, fallback: *fallback };
+            question = Question { is_clients: true, ..Question::new(None, *reason, *fallback) };
         }
     }
 
     /// The fields of the request to the origin. What is stored answers any condition and any range,
     /// so that a client's own ones go to the origin only if its response was not stored lately.
-    fn fields_for_origin(&self, validation: Option<&Validation>, is_get: bool) -> (StoredFields, bool) {
-        let is_stored = is_get && self.entry.is_shared(self.now()) && !self.directives.no_store;
+    fn fields_for_origin(&self, question: &Question, is_get: bool) -> (StoredFields, bool) {
+        let validation = question.validation.as_ref();
+        let is_stored = is_get && !question.is_clients && !self.directives.no_store;
         if !is_stored && validation.is_none() {
             return (self.ask.fields.clone(), false);
         }
@@ -159,10 +163,10 @@ impl Exchange {
     }
 
     /// The answer after the origin gave none.
-    async fn failed(&self, lead: &mut Lead, head: &Head, question: &Question, failure: UpstreamFailure) -> Answer {
+    pub(super) async fn failed(&self, head: &Head, question: &Question, failure: UpstreamFailure) -> Answer {
         let Question { reason, fallback, .. } = *question;
         if let Some(fallback) = fallback.filter(|fallback| fallback.covers(OriginFailure::Unreachable, self.now()))
-            && let Some(answer) = self.stand_in(lead, head, fallback.index, reason, None).await
+            && let Some(answer) = self.stand_in(head, fallback.index, reason, None).await
         {
             let message = format!("{}: {}; a stale response stands in", self.name, failure.reason);
             (self.shared.log)("stale responses", &message);
@@ -183,17 +187,15 @@ impl Exchange {
     }
 
     /// A stale response in the place of a failing origin's.
-    async fn stand_in(
+    pub(super) async fn stand_in(
         &self,
-        lead: &mut Lead,
         head: &Head,
         index: usize,
         reason: ForwardReason,
         status: Option<u16>,
     ) -> Option<Answer> {
-        lead.release();
         let outcome = Outcome::Forward { reason, status, stored: false, collapsed: false };
-        let answer = self.answer_from_store(&head.variants[index], outcome, None).await?;
+        let answer = self.answer_from_store(&head.variants[index], outcome).await?;
         self.count(|counters| &counters.stale_if_error);
         Some(answer)
     }
@@ -207,6 +209,11 @@ impl Exchange {
         let policy = &self.mount.policy;
         let mut chosen = Variant::clone(&head.variants[answer]);
         chosen.response.freshen(policy, &self.ask.fields, fields, times);
+        let own_key = chosen.response.vary.key(&self.ask.fields);
+        let is_another_variant = own_key.is_some() && own_key != chosen.response.key;
+        if is_another_variant {
+            chosen.response.key = own_key;
+        }
         let freshened: Vec<_> = indices.iter().map(|index| Arc::clone(&head.variants[*index])).collect();
         self.change(purges, |current| {
             current.variants.retain_mut(|variant| {
@@ -219,16 +226,25 @@ impl Exchange {
                 *variant = Arc::new(fresh);
                 stays
             });
+            // The origin has said that the response answers these request fields, too.
+            if is_another_variant && may_stay_stored(policy, &chosen.response) {
+                current.put(chosen.clone());
+            }
         })
         .await;
         chosen
     }
 
     /// Answers with a stored response that a 304 was about.
-    async fn answer_freshened(&self, lead: &mut Lead, chosen: &Variant, reason: ForwardReason) -> Option<Answer> {
-        lead.release();
+    async fn answer_freshened(
+        &self,
+        owner: &mut Option<FetchOwner>,
+        chosen: &Variant,
+        reason: ForwardReason,
+    ) -> Option<Answer> {
+        release(owner, FetchOutcome::Stored);
         let outcome = Outcome::Forward { reason, status: Some(304), stored: true, collapsed: false };
-        let answer = self.answer_from_store(chosen, outcome, None).await?;
+        let answer = self.answer_from_store(chosen, outcome).await?;
         self.count(|counters| &counters.revalidated);
         Some(answer)
     }
@@ -236,11 +252,11 @@ impl Exchange {
     /// Whether the origin is asked by GET: for a HEAD that finds nothing stored, too, if what comes
     /// may be stored. So it is answered like a GET, and the next request finds the object.
     pub(super) fn asks_as_get(&self, question: &Question) -> bool {
-        let Question { validation, reason, fallback } = question;
+        let Question { validation, reason, fallback, is_clients } = question;
         let finds_nothing = matches!(reason, ForwardReason::UriMiss | ForwardReason::VaryMiss)
             && validation.is_none()
             && fallback.is_none();
-        let may_fill = !self.directives.no_store && self.entry.is_shared(self.now());
+        let may_fill = !self.directives.no_store && !is_clients;
         self.method() == Method::Get || (self.method() == Method::Head && finds_nothing && may_fill)
     }
 
@@ -256,7 +272,7 @@ impl Exchange {
             let mut chosen = Variant::clone(variant);
             chosen.response.freshen(&self.mount.policy, &self.ask.fields, fields, *times);
             let outcome = Outcome::Forward { reason: *reason, status: Some(*status), stored: true, collapsed: false };
-            if let Some(answer) = self.answer_from_store(&chosen, outcome, None).await {
+            if let Some(answer) = self.answer_from_store(&chosen, outcome).await {
                 self.count(|counters| &counters.revalidated);
                 return answer;
             }
@@ -326,8 +342,7 @@ impl Exchange {
         self.count(|counters| &counters.passed);
         let Received { response, reason, .. } = received;
         let UpstreamResponse { status, fields, length, content, .. } = response;
-        let outcome = Outcome::Forward { reason, status: None, stored: false, collapsed: false };
-        let fields = self.relayed_fields(&fields, outcome);
+        let fields = self.relayed_fields(&fields, self.outcome(&reason, false));
         let is_empty = self.method() == Method::Head || matches!(status, 204 | 304) || length == Some(0);
         let content = if is_empty {
             Relay::Memory(Bytes::new())

@@ -44,6 +44,10 @@ pub(crate) trait FillTarget: Send + Sync {
     /// Asks the origin for a part of the same version.
     fn fetch(&self, start: u64, end: u64) -> BoxFuture<'_, Result<UpstreamResponse, Arc<str>>>;
 
+    /// Whether content from there is stored: that of a large object stays with the peer that has
+    /// it.
+    fn is_stored_here(&self, response: &UpstreamResponse) -> bool;
+
     /// Stores a whole fragment; whether the store took it.
     fn append(&self, number: u32, fragment: Pieces) -> BoxFuture<'_, bool>;
 
@@ -53,6 +57,8 @@ pub(crate) trait FillTarget: Send + Sync {
 /// Content on its way into the store.
 pub(crate) struct Fill {
     state: Mutex<State>,
+    /// The origin has begun to send, or has failed.
+    begun: Notify,
     /// A reader waits for bytes that have not come.
     wanted: Notify,
     /// The first byte of the object that it does not fetch.
@@ -72,6 +78,8 @@ struct State {
     kept: VecDeque<(u32, Pieces)>,
     outcome: Option<Outcome>,
     waiters: Vec<Wake>,
+    /// The origin has begun to send.
+    has_begun: bool,
 }
 
 impl State {
@@ -138,8 +146,10 @@ impl Fill {
             kept: VecDeque::new(),
             outcome: None,
             waiters: Vec::new(),
+            has_begun: false,
         };
-        Self { state: Mutex::new(state), wanted: Notify::new(), end, is_stored: AtomicBool::new(is_stored) }
+        let is_stored = AtomicBool::new(is_stored);
+        Self { state: Mutex::new(state), begun: Notify::new(), wanted: Notify::new(), end, is_stored }
     }
 
     /// Whether the store gets it, so that it waits for no reader.
@@ -190,17 +200,53 @@ impl Fill {
         }
     }
 
-    /// Fetches to the end. The content begins at the fill's position.
-    pub(crate) async fn run(&self, object: &dyn FillTarget, content: Box<dyn UpstreamContent>) {
+    /// Fetches to the end. The content begins at the fill's position; without any, the origin is
+    /// asked for it.
+    pub(crate) async fn run(&self, object: &dyn FillTarget, content: Option<Box<dyn UpstreamContent>>) {
         let outcome = self.fetch(object, content).await;
         let mut state = self.state();
         state.outcome = Some(outcome);
         let waiters = std::mem::take(&mut state.waiters);
         drop(state);
+        self.begun.notify_waiters();
         waiters.into_iter().for_each(|wake| wake());
     }
 
-    async fn fetch(&self, object: &dyn FillTarget, mut content: Box<dyn UpstreamContent>) -> Outcome {
+    /// Waits until the origin has begun to send.
+    pub(crate) async fn begun(&self) -> Result<(), Arc<str>> {
+        loop {
+            let changed = self.begun.notified();
+            {
+                let state = self.state();
+                if state.has_begun {
+                    return Ok(());
+                }
+                if let Some(Outcome::Failed(reason)) = &state.outcome {
+                    return Err(Arc::clone(reason));
+                }
+            }
+            changed.await;
+        }
+    }
+
+    fn begin(&self) {
+        self.state().has_begun = true;
+        self.begun.notify_waiters();
+    }
+
+    async fn fetch(&self, object: &dyn FillTarget, content: Option<Box<dyn UpstreamContent>>) -> Outcome {
+        let position = self.state().position;
+        let mut content = match content {
+            Some(content) => content,
+            None => match object.fetch(position, self.end).await {
+                Ok(response) => {
+                    self.is_stored.store(object.is_stored_here(&response), Ordering::Relaxed);
+                    response.content
+                }
+                Err(reason) => return Outcome::Failed(reason),
+            },
+        };
+        self.begin();
         let mut resumptions = 0;
         loop {
             let reason: Arc<str> = match content.next().await {
@@ -345,6 +391,10 @@ mod tests {
             Box::pin(async { Err("it is not asked".into()) })
         }
 
+        fn is_stored_here(&self, _: &UpstreamResponse) -> bool {
+            true
+        }
+
         fn append(&self, _: u32, _: Pieces) -> BoxFuture<'_, bool> {
             Box::pin(async { false })
         }
@@ -370,7 +420,7 @@ mod tests {
             let fill = Fill::new(0, 4 * FRAGMENT_BYTES, true);
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-            let run = async { tokio::time::timeout(3 * LOOK_TIME, fill.run(&object, Box::new(Endless))).await };
+            let run = async { tokio::time::timeout(3 * LOOK_TIME, fill.run(&object, Some(Box::new(Endless)))).await };
             assert_eq!(runtime.block_on(run).is_ok(), expected, "has a reader: {has_reader}");
             assert_eq!(fill.position(), (!expected).then_some(FRAGMENT_BYTES));
         };

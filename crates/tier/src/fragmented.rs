@@ -15,7 +15,7 @@ use crate::fill::{Fill, FillTarget};
 use crate::mounted::Mounted;
 use crate::shared::Shared;
 use crate::store::{FRAGMENT_BYTES, Found};
-use crate::upstream::{BoxFuture, UpstreamRequest, UpstreamResponse};
+use crate::upstream::{BoxFuture, UpstreamContent, UpstreamRequest, UpstreamResponse};
 
 /// A reader waits for a fill that is at most so many fragments behind it, and begins another one
 /// otherwise. In a cluster it waits for any fill of the same part that the store gets.
@@ -48,7 +48,7 @@ pub(crate) struct Source {
 }
 
 /// The place of a fragment that a reader wants.
-pub(crate) enum Led {
+pub(crate) enum FragmentSource {
     Found(Found),
     Fill(Arc<Fill>),
 }
@@ -89,8 +89,13 @@ impl Fragmented {
 
     /// Begins a fill with content that begins at `position`, where a fragment does.
     pub(crate) fn begin(self: &Arc<Self>, position: u64, end: u64, response: UpstreamResponse) -> Arc<Fill> {
-        let UpstreamResponse { content, is_peers, .. } = response;
-        let fill = Arc::new(Fill::new(position, end, !is_peers || self.length <= FRAGMENT_BYTES));
+        let fill = Fill::new(position, end, self.is_stored_here(&response));
+        self.run(fill, Some(response.content))
+    }
+
+    /// Begins a fill, which asks the origin if there is no content yet.
+    fn run(self: &Arc<Self>, fill: Fill, content: Option<Box<dyn UpstreamContent>>) -> Arc<Fill> {
+        let fill = Arc::new(fill);
         self.activity.fills().push(Arc::clone(&fill));
         let (object, running) = (Arc::clone(self), Arc::clone(&fill));
         self.shared.runtime.spawn(async move {
@@ -101,31 +106,34 @@ impl Fragmented {
     }
 
     /// Finds the fragment with the byte at `position` for a reader that reads up to `end`, or
-    /// begins to fetch it. The reader has the lead of the part `held`.
-    pub(crate) async fn lead(self: &Arc<Self>, position: u64, end: u64, held: Option<u64>) -> Result<Led, Arc<str>> {
+    /// begins to fetch it. Nobody waits for the origin here: a fill is there before its origin
+    /// answers, and all that read it get its failure.
+    pub(crate) async fn source_of(self: &Arc<Self>, position: u64, end: u64) -> Result<FragmentSource, Arc<str>> {
         let number = crate::fill::number_of(position);
         if let Some(found) = self.find(number).await {
-            return Ok(Led::Found(found));
+            return Ok(FragmentSource::Found(found));
         }
         let part_bytes = self.source.mount.upstream.part_bytes();
-        let part = part_bytes.map(|part| position / part);
-        let lock = part.map_or_else(|| Arc::clone(&self.activity.starts), |part| self.source.entry.leads.of(part));
-        let _lead = if part.is_some() && part == held { None } else { Some(lock.lock().await) };
+        if let Some(waiter) = part_bytes.and_then(|part| self.source.entry.fetches.under_way(position / part)) {
+            // A request of this server asks a peer, or the origin, for the same part.
+            waiter.outcome().await;
+        }
+        let _alone = self.activity.starts.lock().await;
         // It may have come while this reader waited.
         if let Some(fill) = self.fill_at(position) {
-            return Ok(Led::Fill(fill));
+            return Ok(FragmentSource::Fill(fill));
         }
         if let Some(found) = self.find(number).await {
-            return Ok(Led::Found(found));
+            return Ok(FragmentSource::Found(found));
         }
+        self.check_version().await?;
         let start = u64::from(number) * FRAGMENT_BYTES;
         let next = self.activity.fills().iter().filter_map(|fill| fill.position()).filter(|at| *at > position).min();
         let wanted = end.next_multiple_of(FRAGMENT_BYTES).min(self.length);
         let end = next.map_or(wanted, |next| wanted.min(next.next_multiple_of(FRAGMENT_BYTES)));
         let end = part_bytes.map_or(end, |part| end.min((start / part + 1) * part));
         let end = self.first_stored(number, end).await.unwrap_or(end);
-        let response = self.fetch_range(start, end).await?;
-        Ok(Led::Fill(self.begin(start, end, response)))
+        Ok(FragmentSource::Fill(self.run(Fill::new(start, end, true), None)))
     }
 
     /// The offset of the first fragment behind this one, and before `end`, that the store has.
@@ -152,16 +160,25 @@ impl Fragmented {
         (found.len() as u64 == self.bytes_of(number)).then_some(found)
     }
 
-    /// Asks the origin for a part of this version.
-    async fn fetch_range(&self, start: u64, end: u64) -> Result<UpstreamResponse, Arc<str>> {
-        let changed = || Err(format!("{} has changed at the origin", self.source.target).into());
+    /// The version, as far as parts of it can still be had.
+    async fn check_version(&self) -> Result<&Version, Arc<str>> {
         if self.activity.has_changed.load(Ordering::Relaxed) {
-            return changed();
+            return Err(self.changed());
         }
         let Some(version) = &self.source.version else {
             self.shared.forget(self.source.object).await;
             return Err("the object has no strong validator, so that it cannot be fetched in parts".into());
         };
+        Ok(version)
+    }
+
+    fn changed(&self) -> Arc<str> {
+        format!("{} has changed at the origin", self.source.target).into()
+    }
+
+    /// Asks the origin for a part of this version.
+    async fn fetch_range(&self, start: u64, end: u64) -> Result<UpstreamResponse, Arc<str>> {
+        let version = self.check_version().await?;
         let Source { mount, target, fields, .. } = &self.source;
         let mut fields = fields.clone();
         fields.push("Range", format!("bytes={start}-{}", end - 1).as_bytes());
@@ -183,7 +200,7 @@ impl Fragmented {
                     Counters::add(&mount.counters.changed, 1);
                     self.shared.forget(self.source.object).await;
                 }
-                changed()
+                Err(self.changed())
             }
             (status, _) => Err(format!("the origin answers {status}").into()),
         }
@@ -201,6 +218,10 @@ impl FillTarget for Fragmented {
 
     fn fetch(&self, start: u64, end: u64) -> BoxFuture<'_, Result<UpstreamResponse, Arc<str>>> {
         Box::pin(self.fetch_range(start, end))
+    }
+
+    fn is_stored_here(&self, response: &UpstreamResponse) -> bool {
+        !response.is_peers || self.length <= FRAGMENT_BYTES
     }
 
     fn append(&self, number: u32, fragment: Pieces) -> BoxFuture<'_, bool> {

@@ -19,7 +19,7 @@
 //! | `tier`, `shared`, `counters` | the threads, and what their tasks share |
 //! | `exchange`, `fetching`, `storing` | one request: what is stored, asked and kept |
 //! | `consistent`, `validating` | objects that are validated together |
-//! | `entries` | which request asks the origin for an object |
+//! | `entries`, `collapsing` | objects that requests are busy with, and the fetches that they share |
 //! | `head`, `store` | stored responses, and the store that has them |
 //! | `purge`, `purging` | purges by an operator, and what they mean for fetches under way |
 //! | `activity`, `fragmented`, `fill`, `reader` | objects in fragments: fetching them, and reading behind |
@@ -31,6 +31,7 @@ mod activity;
 mod answer;
 mod ask;
 mod cluster;
+mod collapsing;
 mod consistent;
 mod counters;
 mod entries;

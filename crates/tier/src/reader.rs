@@ -7,7 +7,7 @@ use thalweg_cache::Pieces;
 
 use crate::answer::{BodyPiece, Fragments, Reader};
 use crate::fill::{Fill, Tip, number_of};
-use crate::fragmented::{Fragmented, Led};
+use crate::fragmented::{FragmentSource, Fragmented};
 use crate::store::{FRAGMENT_BYTES, Found};
 use crate::wake::Wake;
 
@@ -40,7 +40,7 @@ struct Search(Mutex<Searched>);
 
 enum Searched {
     Searching(Option<Wake>),
-    Led(Result<Led, Arc<str>>),
+    Over(Result<FragmentSource, Arc<str>>),
     Taken,
 }
 
@@ -55,9 +55,9 @@ impl FragmentReader {
         let search = Arc::new(Search(Mutex::new(Searched::Searching(wake.take()))));
         let (object, result, position, end) = (Arc::clone(&self.object), Arc::clone(&search), self.position, self.end);
         self.object.shared.runtime.spawn(async move {
-            let led = object.lead(position, end, None).await;
+            let source = object.source_of(position, end).await;
             let mut searched = result.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let before = std::mem::replace(&mut *searched, Searched::Led(led));
+            let before = std::mem::replace(&mut *searched, Searched::Over(source));
             drop(searched);
             if let Searched::Searching(Some(wake)) = before {
                 wake();
@@ -121,7 +121,7 @@ impl Reader for FragmentReader {
                 },
                 State::Looking(search) => {
                     let mut searched = search.0.lock().unwrap_or_else(PoisonError::into_inner);
-                    let led = match &mut *searched {
+                    let found = match &mut *searched {
                         Searched::Searching(waiting) => {
                             if wake.is_some() {
                                 *waiting = wake.take();
@@ -131,12 +131,10 @@ impl Reader for FragmentReader {
                         _ => std::mem::replace(&mut *searched, Searched::Taken),
                     };
                     drop(searched);
-                    match led {
-                        Searched::Led(Ok(Led::Found(found))) => {
-                            return self.piece_of(found);
-                        }
-                        Searched::Led(Ok(Led::Fill(fill))) => self.state = State::AtFill(fill),
-                        Searched::Led(Err(reason)) => return BodyPiece::Failed(reason),
+                    match found {
+                        Searched::Over(Ok(FragmentSource::Found(found))) => return self.piece_of(found),
+                        Searched::Over(Ok(FragmentSource::Fill(fill))) => self.state = State::AtFill(fill),
+                        Searched::Over(Err(reason)) => return BodyPiece::Failed(reason),
                         _ => self.state = State::Idle,
                     }
                 }

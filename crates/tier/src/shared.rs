@@ -1,10 +1,11 @@
 //! The parts of the tier that all of its tasks share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bytes::Bytes;
 use thalweg_cache::{Description, Error, Key, Part, Purge};
+use thalweg_caching::UncacheableMemory;
 use tokio::runtime::Handle;
 
 use crate::activity::Bodies;
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub(crate) mounts: RwLock<Vec<Arc<Mounted>>>,
     pub(crate) store: Store,
     pub(crate) entries: Arc<Entries>,
+    pub(crate) uncacheable: Mutex<UncacheableMemory<Key>>,
     pub(crate) bodies: Bodies,
     pub(crate) sets: Sets,
     /// Counters of what is no mount's.
@@ -46,6 +48,11 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn mount(&self, number: usize) -> Option<Arc<Mounted>> {
         self.mounts.read().unwrap_or_else(PoisonError::into_inner).get(number).cloned()
+    }
+
+    /// The names whose responses are not stored.
+    pub(crate) fn uncacheable(&self) -> MutexGuard<'_, UncacheableMemory<Key>> {
+        self.uncacheable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The outcome of a look-up; a failure is a miss.

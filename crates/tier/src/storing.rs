@@ -6,19 +6,23 @@ use bytes::{Bytes, BytesMut};
 use rand::random;
 use thalweg_cache::{Description, Key, Part};
 use thalweg_caching::{
-    CacheRequest, ContentRange, Outcome, Storability, StoredFields, StoredResponse, Version, cache_groups, storability,
+    CacheRequest, ContentRange, ForwardReason, Outcome, Sharing, Storability, StoredFields, StoredResponse, Version,
+    cache_groups, sharing, storability,
 };
 use thalweg_wire::Method;
 
 use crate::answer::{Answer, Content, Relay, Response};
+use crate::collapsing::{FetchOutcome, FetchOwner, SharedResponse, release};
+use crate::counters::Counters;
 use crate::excerpt::Excerpt;
 use crate::exchange::Exchange;
 use crate::fetching::Received;
 use crate::head::{Body, GROUPS_MAX, Head, NAME_BYTES_MAX, Variant};
+use crate::mount::group_of;
 use crate::purge::{Latest, PurgeKind};
 use crate::relay::channel;
 use crate::store::FRAGMENT_BYTES;
-use crate::upstream::UpstreamContent;
+use crate::upstream::{UpstreamContent, UpstreamResponse};
 
 /// A body up to this size is stored in the head.
 pub(crate) const INLINE_BYTES_MAX: u64 = 32 << 10;
@@ -37,33 +41,120 @@ impl Exchange {
     /// Answers with a response of the origin, which is stored if it may be. `None` if it is a part
     /// that the client did not ask for, and cannot be stored: the origin has to be asked as the
     /// client does.
-    pub(super) async fn take(&self, received: Received) -> Option<Answer> {
-        let Received { response, times, .. } = &received;
-        let (policy, status) = (&self.mount.policy, response.status);
+    pub(super) async fn take(&self, received: Received, owner: &mut Option<FetchOwner>) -> Option<Answer> {
+        let decided = self.storability(&received);
+        let is_storable = self.has_room_in_head(&received);
+        match decided {
+            Storability::Complete if is_storable => {
+                self.shared.uncacheable().forget(self.key);
+                Some(self.store_whole(received, owner).await)
+            }
+            Storability::Partial(range) if is_storable && self.can_store_part(&received, range) => {
+                self.shared.uncacheable().forget(self.key);
+                Some(self.store_part(received, range, owner).await)
+            }
+            Storability::Partial(range) if is_storable && self.is_answered_by_excerpt(range) => {
+                self.shared.uncacheable().forget(self.key);
+                Some(self.store_excerpt(received, range, owner).await)
+            }
+            _ if received.has_own_range && received.response.status == 206 => {
+                // Each range would be asked for twice.
+                self.note_uncacheable();
+                release(owner, FetchOutcome::Alone);
+                None
+            }
+            _ => Some(self.pass(received, owner).await),
+        }
+    }
+
+    fn storability(&self, received: &Received) -> Storability {
+        let Received { response, times, .. } = received;
         // A HEAD has been asked as GET.
         let method = if self.method() == Method::Head { Method::Get } else { self.method() };
         let request = CacheRequest { method, ..self.request() };
-        let decided = storability(policy, &request, &self.uri, status, &response.fields, *times);
-        let is_storable = self.name.len() <= NAME_BYTES_MAX && cache_groups(&response.fields).len() <= GROUPS_MAX;
-        match decided {
-            Storability::Complete if is_storable => {
-                self.entry.note_stored();
-                Some(self.store_whole(received).await)
+        storability(&self.mount.policy, &request, &self.uri, response.status, &response.fields, *times)
+    }
+
+    /// Whether the head of the object can have the response.
+    fn has_room_in_head(&self, received: &Received) -> bool {
+        self.name.len() <= NAME_BYTES_MAX && cache_groups(&received.response.fields).len() <= GROUPS_MAX
+    }
+
+    /// Notes that the next requests do not wait for one another.
+    fn note_uncacheable(&self) {
+        self.shared.uncacheable().remember(self.key, self.now(), self.mount.policy.uncacheable_seconds);
+    }
+
+    /// Answers with a response that is not stored, and releases the requests that wait for it.
+    pub(super) async fn pass(&self, received: Received, owner: &mut Option<FetchOwner>) -> Answer {
+        let Received { response, times, .. } = &received;
+        let sharing = match self.storability(&received) {
+            Storability::Refused(refusal) => {
+                sharing(&self.mount.policy, refusal, response.status, &response.fields, *times)
             }
-            Storability::Partial(range) if is_storable && self.can_store_part(&received, range) => {
-                self.entry.note_stored();
-                Some(self.store_part(received, range).await)
+            // Too long for the head, for instance.
+            _ => Sharing::Alone { is_lasting: true },
+        };
+        match sharing {
+            Sharing::Alone { is_lasting } => {
+                if is_lasting {
+                    self.note_uncacheable();
+                }
+                release(owner, FetchOutcome::Alone);
+                self.relay(received, None)
             }
-            Storability::Partial(range) if is_storable && self.is_answered_by_excerpt(range) => {
-                self.entry.note_stored();
-                Some(self.store_excerpt(received, range).await)
+            Sharing::Waiting => self.share(received, owner).await,
+        }
+    }
+
+    /// Answers with a response that is not stored, and those that wait for it, too, if it is short.
+    async fn share(&self, mut received: Received, owner: &mut Option<FetchOwner>) -> Answer {
+        let is_waited_for = owner.as_mut().is_some_and(FetchOwner::close);
+        let length = received.response.length;
+        if !is_waited_for || length.is_some_and(|length| length > INLINE_BYTES_MAX) {
+            release(owner, FetchOutcome::Alone);
+            return self.relay(received, None);
+        }
+        match collect(&mut *received.response.content, length, INLINE_BYTES_MAX).await {
+            Collected::Whole(bytes) => {
+                let UpstreamResponse { status, fields, .. } = &received.response;
+                let response = SharedResponse::new(*status, fields, bytes.clone(), &self.ask.fields);
+                let groups = cache_groups(fields);
+                let is_purged = self.is_purged_since(received.purges, &groups).await;
+                let outcome = if is_purged { FetchOutcome::Alone } else { FetchOutcome::Response(Arc::new(response)) };
+                release(owner, outcome);
+                self.relay(received, Some(bytes))
             }
-            _ => {
-                self.entry.note_not_stored(self.now());
-                let is_other_part = received.has_own_range && received.response.status == 206;
-                (!is_other_part).then(|| self.relay(received, None))
+            Collected::Beginning(bytes) => {
+                release(owner, FetchOutcome::Alone);
+                self.relay(received, Some(bytes))
+            }
+            Collected::CutOff(bytes, reason) => {
+                release(owner, FetchOutcome::Alone);
+                self.cut_off(received, bytes, reason).await
             }
         }
+    }
+
+    /// Whether the object was purged since there were so many purges: requests that wait may have
+    /// come after that.
+    async fn is_purged_since(&self, purges: u64, groups: &[String]) -> bool {
+        let own = groups.iter().map(|group| group_of(&self.mount.name, group));
+        let groups: Vec<u32> = own.chain([self.mount.group()]).collect();
+        let latest = self.shared.purges.hold().await;
+        latest.since(purges, (self.key, &self.name, &groups)).is_some()
+    }
+
+    /// Answers with the response that another request got.
+    pub(super) fn answer_shared(&self, response: &SharedResponse, reason: ForwardReason) -> Answer {
+        self.count(|counters| &counters.collapsed);
+        let outcome = Outcome::Forward { reason, status: None, stored: false, collapsed: true };
+        let fields = self.relayed_fields(&response.fields, outcome);
+        let length = Some(response.bytes.len() as u64);
+        let is_sent = self.method() != Method::Head;
+        let bytes = if is_sent { response.bytes.clone() } else { Bytes::new() };
+        Counters::add(&self.mount.counters.served_bytes, bytes.len() as u64);
+        Answer::Response(Response { status: response.status, fields, length, content: Relay::Memory(bytes) })
     }
 
     /// A part is stored if it begins with a fragment, as those do that the tier asks for, and if
@@ -85,27 +176,39 @@ impl Exchange {
         part.length() <= INLINE_BYTES_MAX && part.first <= first && end <= part.last + 1
     }
 
-    async fn store_whole(&self, received: Received) -> Answer {
+    async fn store_whole(&self, received: Received, owner: &mut Option<FetchOwner>) -> Answer {
         match received.response.length {
             Some(length) if length > INLINE_BYTES_MAX => {
                 if received.response.status != 200 || length >= OBJECT_BYTES_MAX {
-                    return self.relay(received, None);
+                    return self.pass_too_long(received, None, owner);
                 }
-                self.store_fragments(received, length, 0, length).await
+                self.store_fragments(received, (length, 0, length), owner).await
             }
-            length => self.store_collected(received, length).await,
+            length => self.store_collected(received, length, owner).await,
         }
     }
 
-    async fn store_part(&self, mut received: Received, range: ContentRange) -> Answer {
+    /// Answers with a response that is too long to be stored.
+    fn pass_too_long(&self, received: Received, first: Option<Bytes>, owner: &mut Option<FetchOwner>) -> Answer {
+        self.note_uncacheable();
+        release(owner, FetchOutcome::Alone);
+        self.relay(received, first)
+    }
+
+    async fn store_part(&self, mut received: Received, range: ContentRange, owner: &mut Option<FetchOwner>) -> Answer {
         received.response.status = 200;
         received.response.fields.remove("content-range");
         let (first, end) = (range.range.first, range.range.last + 1);
-        self.store_fragments(received, range.complete_bytes, first, end).await
+        self.store_fragments(received, (range.complete_bytes, first, end), owner).await
     }
 
     /// Stores a short part as it is.
-    async fn store_excerpt(&self, mut received: Received, range: ContentRange) -> Answer {
+    async fn store_excerpt(
+        &self,
+        mut received: Received,
+        range: ContentRange,
+        owner: &mut Option<FetchOwner>,
+    ) -> Answer {
         let length = Some(range.range.length());
         let bytes = match collect(&mut *received.response.content, length, INLINE_BYTES_MAX).await {
             Collected::Whole(bytes) if bytes.len() as u64 == range.range.length() => bytes,
@@ -120,12 +223,18 @@ impl Exchange {
         let excerpt = Arc::new(Excerpt { first: range.range.first, bytes, length: range.complete_bytes });
         let (variant, fields) = self.variant(&received, Body::Excerpt(Arc::clone(&excerpt)));
         let stored = self.put(Arc::clone(&variant), received.purges).await;
+        release(owner, FetchOutcome::of_storing(stored));
         let outcome = self.outcome(&received.reason, stored);
         self.answer_with(&variant, Some(fields), Content::Fragments(excerpt.for_mount(&self.mount)), outcome)
     }
 
-    /// Stores content of known length while it comes.
-    async fn store_fragments(&self, received: Received, length: u64, first: u64, end: u64) -> Answer {
+    /// Stores content of known length while it comes: the bytes from `first` up to `end`.
+    async fn store_fragments(
+        &self,
+        received: Received,
+        (length, first, end): (u64, u64, u64),
+        owner: &mut Option<FetchOwner>,
+    ) -> Answer {
         self.count(|counters| &counters.misses);
         let purges = received.purges;
         let (mut variant, fields) = self.variant(&received, Body::Fragments { key: self.new_key(), length });
@@ -139,19 +248,25 @@ impl Exchange {
         let object = self.fragmented(&variant, key);
         object.begin(first, end, received.response);
         let stored = self.put_into((head, &latest), Arc::clone(&variant), purges).await;
+        release(owner, FetchOutcome::of_storing(stored));
         let outcome = self.outcome(&received.reason, stored);
         self.answer_with(&variant, Some(fields), Content::Fragments(object), outcome)
     }
 
     /// Stores content that is short, or whose length is not known, when it has come.
-    async fn store_collected(&self, mut received: Received, length: Option<u64>) -> Answer {
+    async fn store_collected(
+        &self,
+        mut received: Received,
+        length: Option<u64>,
+        owner: &mut Option<FetchOwner>,
+    ) -> Answer {
         let status = received.response.status;
         let most = if status == 200 { FRAGMENT_BYTES } else { INLINE_BYTES_MAX };
         let collected = collect(&mut *received.response.content, length, most).await;
         let bytes = match collected {
             Collected::Whole(bytes) => bytes,
-            Collected::Beginning(bytes) if status == 200 => return self.store_unknown(received, bytes),
-            Collected::Beginning(bytes) => return self.relay(received, Some(bytes)),
+            Collected::Beginning(bytes) if status == 200 => return self.store_unknown(received, bytes, owner),
+            Collected::Beginning(bytes) => return self.pass_too_long(received, Some(bytes), owner),
             Collected::CutOff(bytes, reason) => return self.cut_off(received, bytes, reason).await,
         };
         self.count(|counters| &counters.misses);
@@ -163,6 +278,7 @@ impl Exchange {
             let description = self.description(length);
             let appended = self.shared.store.append(key, Part::fragment(0), description, bytes.clone()).await;
             if !self.shared.stored(appended) {
+                release(owner, FetchOutcome::Alone);
                 let (variant, fields) = self.variant(&received, Body::Inline(bytes.clone()));
                 let outcome = self.outcome(&received.reason, false);
                 return self.answer_with(&variant, Some(fields), Content::Memory(bytes), outcome);
@@ -171,15 +287,17 @@ impl Exchange {
         };
         let (variant, fields) = self.variant(&received, body);
         let stored = self.put(Arc::clone(&variant), received.purges).await;
+        release(owner, FetchOutcome::of_storing(stored));
         let outcome = self.outcome(&received.reason, stored);
         self.answer_with(&variant, Some(fields), Content::Memory(bytes), outcome)
     }
 
     /// Relays content whose length is not known, and stores it when it has come to its end.
-    fn store_unknown(&self, mut received: Received, first: Bytes) -> Answer {
+    fn store_unknown(&self, mut received: Received, first: Bytes, owner: &mut Option<FetchOwner>) -> Answer {
         self.count(|counters| &counters.misses);
         // Others would wait for its end.
-        self.entry.note_not_stored(self.now());
+        self.note_uncacheable();
+        release(owner, FetchOutcome::Alone);
         let fields = self.relayed_fields(&received.response.fields, self.outcome(&received.reason, true));
         let (writer, reader) = channel(&self.mount.counters);
         let this = self.clone();
@@ -202,7 +320,7 @@ impl Exchange {
             if let Some(length) = parts.finish().await {
                 let (variant, _) = this.variant(&received, Body::Fragments { key, length });
                 this.put(variant, received.purges).await;
-                this.entry.note_stored();
+                this.shared.uncacheable().forget(this.key);
             }
         });
         Answer::Response(Response { status: 200, fields, length: None, content: Relay::Stream(Box::new(reader)) })
@@ -278,7 +396,7 @@ impl Exchange {
         (Arc::new(Variant::new(stored, body)), sent)
     }
 
-    fn outcome(&self, reason: &thalweg_caching::ForwardReason, stored: bool) -> Outcome {
+    pub(super) fn outcome(&self, reason: &ForwardReason, stored: bool) -> Outcome {
         Outcome::Forward { reason: *reason, status: None, stored, collapsed: false }
     }
 

@@ -2,12 +2,12 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use rand::random;
 use thalweg_cache::{Cache, Error, Key, Maintenance, Part};
-use thalweg_caching::GatewayName;
+use thalweg_caching::{GatewayName, UncacheableMemory};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::activity::Bodies;
@@ -23,6 +23,9 @@ use crate::purge::{Purge, PurgeKind, PurgeLog};
 use crate::shared::{Clock, Log, Shared};
 use crate::store::Store;
 use crate::upstream::UpstreamFailure;
+
+/// Names whose responses are not stored, that are remembered: some 5 MB.
+const UNCACHEABLE_MAX: usize = 65_536;
 
 /// How often tables are tidied.
 const UPKEEP_TIME: Duration = Duration::from_secs(5);
@@ -64,6 +67,7 @@ impl Tier {
             mounts: RwLock::new(Vec::new()),
             store: Store::new(cache),
             entries: Arc::default(),
+            uncacheable: Mutex::new(UncacheableMemory::new(UNCACHEABLE_MAX)),
             bodies: Bodies::default(),
             sets: Sets::default(),
             counters: Counters::default(),
@@ -215,7 +219,7 @@ impl Drop for Tier {
 async fn upkeep(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(UPKEEP_TIME).await;
-        shared.entries.forget_old((shared.clock)());
+        shared.entries.forget_old();
         shared.bodies.forget_old();
     }
 }

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::ask::Ask;
 use crate::consistent::Set;
-use crate::exchange::{Exchange, Lead, Question};
+use crate::exchange::{Exchange, Question};
 
 /// Passes after which a set counts as validated, whatever its origin does.
 const PASSES_MAX: usize = 3;
@@ -71,7 +71,7 @@ impl Exchange {
         let reason = ForwardReason::Stale;
         let validation = Validation::of(&stored, Some(index), reason, None);
         let validation = validation.has_conditions().then_some(validation);
-        let answer = self.ask_origin(head, Question { validation, reason, fallback: None }, Lead::default()).await;
+        let answer = self.ask_origin(head, Question::new(validation, reason, None), None).await;
         self.report_failed(&answer);
     }
 }

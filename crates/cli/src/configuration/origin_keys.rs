@@ -142,6 +142,12 @@ pub(super) fn forwarding<K: Keys>(keys: &mut K, forwarding: &mut Forwarding) {
         &mut forwarding.negative_time_max,
     );
     keys.value(
+        "uncacheable_memory",
+        "Time for which requests for a URL whose response was not stored do not wait for one another.",
+        &TIME,
+        &mut forwarding.uncacheable_memory,
+    );
+    keys.value(
         "stale_while_revalidate",
         "Time for which a stale response is used while it is validated, if it does not say so itself.",
         &TIME,

@@ -124,6 +124,8 @@ pub struct Forwarding {
     pub content_bytes_max: usize,
     /// The longest time for which 404, 410 and errors are kept.
     pub negative_time_max: Duration,
+    /// How long requests to a name whose response was not stored do not wait for one another.
+    pub uncacheable_memory: Duration,
     /// How long after its lifetime a response may be used while it is validated, if it does not say
     /// so itself.
     pub stale_while_revalidate: Duration,
@@ -152,6 +154,7 @@ impl Default for Forwarding {
             methods: vec!["GET".to_owned(), "HEAD".to_owned()],
             content_bytes_max: 1 << 20,
             negative_time_max: seconds(policy.negative_seconds_max),
+            uncacheable_memory: seconds(policy.uncacheable_seconds),
             stale_while_revalidate: seconds(policy.stale_while_revalidate_seconds),
             stale_if_error: seconds(policy.stale_if_error_seconds),
             heuristic_percent: policy.heuristic_percent,
@@ -168,6 +171,7 @@ impl Forwarding {
         Policy {
             heuristic_percent: self.heuristic_percent,
             negative_seconds_max: seconds(self.negative_time_max),
+            uncacheable_seconds: seconds(self.uncacheable_memory),
             stale_while_revalidate_seconds: seconds(self.stale_while_revalidate),
             stale_if_error_seconds: seconds(self.stale_if_error),
             ..Policy::default()

@@ -4,5 +4,6 @@
 
 mod answers;
 mod clusters;
+mod collapsing;
 mod purges;
 mod support;

@@ -206,8 +206,13 @@ impl Stage {
 
     /// One whose requests go to an upstream in front of the origin.
     pub(crate) fn before(upstream: Arc<dyn Upstream>, origin: Arc<Origin>) -> Self {
+        Self::before_at(upstream, origin, now)
+    }
+
+    /// The same with this time.
+    pub(crate) fn before_at(upstream: Arc<dyn Upstream>, origin: Arc<Origin>, clock: Clock) -> Self {
         let cache = memory_cache(128 << 20);
-        let tier = start(Arc::new(cache), Policy::default(), upstream, now);
+        let tier = start(Arc::new(cache), Policy::default(), upstream, clock);
         Self { origin, tier, folder: TempDir::new().unwrap() }
     }
 
