@@ -1,18 +1,20 @@
 //! Consistent sets: objects that are of use only together, such as the signed metadata of a package
 //! archive (`dists/sid/InRelease` and the indices that it names).
 //!
-//! The stored members of a set are validated together: as soon as one of them is stale, or a new
-//! one shows that the origin has changed, all are, until in one pass none has changed. Requests for
-//! members wait meanwhile. So no client is given a member from before an update after another one
-//! from behind it. A client that began before the update can still meet it half-way; only names
-//! that contain a version (`by-hash`) can spare it that.
+//! The stored members of a set are validated together: as soon as one of them is stale, or one came
+//! new from the origin, all are, until in one pass none has changed. Requests for members wait
+//! meanwhile, and a new member is served only after that: dates of files say nothing about when an
+//! archive got them. So no client is given a member from before an update after another one from
+//! behind it. A client that began before the update can still meet it half-way; only names that
+//! are made of the content (`by-hash`) can spare it that, and those belong to no set.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::quality::RandomState;
 use globset::{Glob, GlobMatcher};
+use thalweg_caching::is_named_by_content;
 
 /// Members that a set remembers. Others are validated one by one.
 const MEMBERS_MAX: usize = 4096;
@@ -41,7 +43,7 @@ impl ConsistentRule {
     /// The name of the set that a target belongs to.
     pub(crate) fn set_of<'t>(&self, target: &'t str) -> Option<&'t str> {
         let path = target.split('?').next().unwrap_or(target).trim_start_matches('/');
-        if !self.matcher.is_match(path) {
+        if !self.matcher.is_match(path) || is_named_by_content(path) {
             return None;
         }
         let folder = path.rfind('/').map_or(0, |slash| slash + 1);
@@ -58,54 +60,81 @@ impl ConsistentRule {
 pub(crate) struct Sets(Mutex<HashMap<Box<str>, Arc<Set>, RandomState>>);
 
 /// A set.
-#[derive(Default)]
 pub(crate) struct Set {
     /// Read by requests while they decide and fetch, written while the members are validated.
     pub(crate) in_use: tokio::sync::RwLock<()>,
-    /// The second in which its members were validated last; 0 before the first time.
+    /// The second in which its members were validated last, or in which the set came into use: what
+    /// was stored before that may be older than an update.
     validated_s: AtomicI64,
     noted: Mutex<Noted>,
 }
 
-#[derive(Default)]
 struct Noted {
     /// The targets of members that are stored.
     members: BTreeSet<Box<str>>,
-    /// A member shows that the origin has changed since the last validation.
+    /// A member has come new from the origin since the last validation began.
     has_changed: bool,
 }
 
 impl Sets {
-    pub(crate) fn enter(&self, mount: &str, name: &str) -> Arc<Set> {
+    pub(crate) fn enter(&self, mount: &str, name: &str, now: i64) -> Arc<Set> {
         let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(map.entry(format!("{mount}\0{name}").into()).or_default())
+        Arc::clone(map.entry(format!("{mount}\0{name}").into()).or_insert_with(|| Arc::new(Set::new(now))))
+    }
+
+    /// Forgets sets that nobody uses and that have no stored members.
+    pub(crate) fn forget_old(&self) {
+        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        map.retain(|_, set| Arc::strong_count(set) > 1 || !set.noted().members.is_empty());
     }
 }
 
 impl Set {
+    fn new(now: i64) -> Self {
+        Self {
+            in_use: tokio::sync::RwLock::default(),
+            validated_s: AtomicI64::new(now),
+            noted: Mutex::new(Noted { members: BTreeSet::new(), has_changed: false }),
+        }
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn validated_s(&self) -> i64 {
         self.validated_s.load(Ordering::Acquire)
     }
 
-    /// Notes a member that was stored. One that was modified after the last validation shows that
-    /// the origin has changed.
-    pub(crate) fn note(&self, target: &str, modified_s: Option<i64>) {
-        let validated_s = self.validated_s();
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        noted.has_changed |= validated_s > 0 && modified_s.is_none_or(|second| second >= validated_s);
+    /// Notes a member that is stored.
+    pub(crate) fn join(&self, target: &str) {
+        let mut noted = self.noted();
         if noted.members.len() < MEMBERS_MAX && !noted.members.contains(target) {
             noted.members.insert(target.into());
         }
     }
 
+    /// Notes a member whose content came new from the origin, so that the others may be older.
+    pub(crate) fn join_changed(&self, target: &str) {
+        let mut noted = self.noted();
+        noted.has_changed |= noted.members.iter().any(|member| **member != *target);
+        drop(noted);
+        self.join(target);
+    }
+
+    /// A member is stored no more.
+    pub(crate) fn leave(&self, target: &str) {
+        self.noted().members.remove(target);
+    }
+
     pub(crate) fn has_changed(&self) -> bool {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner).has_changed
+        self.noted().has_changed
     }
 
     /// The members that are to be validated now.
     pub(crate) fn begin_pass(&self, now: i64) -> Vec<Box<str>> {
         self.validated_s.store(now, Ordering::Release);
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.noted();
         noted.has_changed = false;
         noted.members.iter().cloned().collect()
     }
@@ -125,8 +154,36 @@ mod tests {
         check("dists/**", "/dists/sid/main/binary-amd64/Packages.xz", Some("dists/sid/"));
         check("dists/**", "/dists/InRelease", Some("dists/"));
         check("dists/**", "/pool/a.deb", None);
+        check("dists/**", "/dists/sid/main/binary-amd64/by-hash/SHA256/0123", None);
         check("**/repodata/*", "/9/BaseOS/repodata/repomd.xml?x", Some("9/BaseOS/repodata/"));
         check("**/repodata/*", "/9/BaseOS/Packages/a.rpm", None);
         check("{index,packages}.json", "/index.json", Some(""));
+    }
+
+    #[test]
+    fn a_new_member_beside_others_shows_a_change() {
+        let set = Set::new(100);
+        assert_eq!(set.validated_s(), 100);
+        set.join_changed("/a");
+        assert!(!set.has_changed(), "it is the only one");
+        set.join_changed("/a");
+        assert!(!set.has_changed());
+        set.join_changed("/b");
+        assert!(set.has_changed());
+        assert_eq!(set.begin_pass(110), ["/a".into(), "/b".into()]);
+        assert!(!set.has_changed() && set.validated_s() == 110);
+        set.join("/c");
+        assert!(!set.has_changed());
+        set.leave("/a");
+        assert_eq!(set.begin_pass(120), ["/b".into(), "/c".into()]);
+    }
+
+    #[test]
+    fn sets_without_members_are_forgotten() {
+        let sets = Sets::default();
+        sets.enter("m", "used/", 1).join("/used/a");
+        (0..1000).for_each(|number| drop(sets.enter("m", &format!("{number}/"), 1)));
+        sets.forget_old();
+        assert_eq!(sets.0.lock().unwrap().len(), 1);
     }
 }

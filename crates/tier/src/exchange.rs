@@ -16,6 +16,7 @@ use crate::answer::{Answer, Content, Failure, Object, Relay, Response};
 use crate::ask::Ask;
 use crate::cluster::PEER_FIELD;
 use crate::collapsing::{FetchKey, FetchOutcome, FetchOwner, Role};
+use crate::consistent::Set;
 use crate::counters::Counters;
 use crate::entries::InUse;
 use crate::fragmented::{FragmentSource, Fragmented, Source, without_conditions};
@@ -126,20 +127,30 @@ impl Exchange {
         CacheRequest { method: self.method(), fields: &self.ask.fields, directives: self.directives }
     }
 
-    /// The answer. Requests for the same object that have to ask the origin wait for the first one
-    /// of them, as long as its response may be for them, too.
+    /// The answer.
     pub(crate) async fn answer(&self) -> Answer {
-        let set = self.set();
+        match self.set() {
+            Some(set) => self.answer_in_set(&set).await,
+            None => self.answer_by(None).await,
+        }
+    }
+
+    /// The answer by what is stored, or by the origin. Requests for the same object that have to
+    /// ask the origin wait for the first one of them, as long as its response may be for them, too.
+    pub(super) async fn answer_by(&self, set: Option<&Arc<Set>>) -> Answer {
         let (mut waited, mut is_set_valid, mut owner) = (Waited::default(), false, None);
         loop {
-            let in_use = match &set {
+            let in_use = match set {
                 Some(set) => Some(set.in_use.read().await),
                 None => None,
             };
             let changes = self.entry.changes();
             let mut head = self.shared.load(&self.mount, self.key, &self.name).await;
-            if let Some(set) = &set {
+            if let Some(set) = set {
                 head.invalidate_before(set.validated_s());
+                if !head.variants.is_empty() {
+                    set.join(&self.ask.target);
+                }
                 if !is_set_valid && (set.has_changed() || head.is_stale(self.now())) {
                     drop(in_use);
                     self.validate_set(set).await;

@@ -84,6 +84,16 @@ impl Variant {
         Self { response, body, is_invalidated: false }
     }
 
+    /// Whether the other one has the same content, as far as validators tell, or all of it.
+    pub(crate) fn has_same_content(&self, other: &Self) -> bool {
+        let same = |name: &str| self.response.fields.first(name) == other.response.fields.first(name);
+        let has = |name: &str| self.response.fields.has(name);
+        let is_told = has("etag") || has("last-modified");
+        let is_validated = is_told && same("etag") && same("last-modified");
+        let is_whole = matches!(self.body, Body::Inline(_)) && self.body == other.body;
+        is_whole || (is_validated && self.body.length() == other.body.length())
+    }
+
     /// The same, stale from now on.
     pub(crate) fn invalidated(&self) -> Self {
         let mut variant = self.clone();

@@ -371,7 +371,11 @@ impl Exchange {
         }
         let is_replaced = !head.variants.is_empty();
         if let Some(set) = self.set() {
-            set.note(&self.ask.target, variant.response.last_modified());
+            if head.variants.iter().any(|known| known.has_same_content(&variant)) {
+                set.join(&self.ask.target);
+            } else {
+                set.join_changed(&self.ask.target);
+            }
         }
         head.put(variant);
         let Some(groups) = head.groups(&self.mount) else { return false };

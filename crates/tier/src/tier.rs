@@ -221,5 +221,6 @@ async fn upkeep(shared: Arc<Shared>) {
         tokio::time::sleep(UPKEEP_TIME).await;
         shared.entries.forget_old();
         shared.bodies.forget_old();
+        shared.sets.forget_old();
     }
 }

@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use thalweg_caching::{ForwardReason, StoredFields, Validation};
+use thalweg_caching::{FieldLines, ForwardReason, StoredFields, Validation};
 use thalweg_wire::{Method, Version};
 use tokio::task::JoinSet;
 
+use crate::answer::Answer;
 use crate::ask::Ask;
 use crate::consistent::Set;
 use crate::exchange::{Exchange, Question};
 
 /// Passes after which a set counts as validated, whatever its origin does.
 const PASSES_MAX: usize = 3;
+/// So often a request is answered anew because the set has changed meanwhile.
+const REPETITIONS_MAX: usize = 2;
 /// Members that are validated at the same time.
 const AT_ONCE_MAX: usize = 8;
 
@@ -20,7 +23,40 @@ impl Exchange {
     /// The set that the object belongs to.
     pub(super) fn set(&self) -> Option<Arc<Set>> {
         let name = self.mount.consistent.iter().find_map(|rule| rule.set_of(&self.ask.target))?;
-        Some(self.shared.sets.enter(&self.mount.name, name))
+        Some(self.shared.sets.enter(&self.mount.name, name, self.arrived))
+    }
+
+    /// The answer with a member of a set: if it came new from the origin, after the other members
+    /// were validated.
+    pub(super) async fn answer_in_set(&self, set: &Arc<Set>) -> Answer {
+        let mut answer = self.answer_by(Some(set)).await;
+        for _ in 0..REPETITIONS_MAX {
+            if !set.has_changed() || !matches!(self.method(), Method::Get | Method::Head) {
+                break;
+            }
+            let told = match &answer {
+                Answer::Object(object) => Some((Arc::clone(&object.fields), object.length)),
+                Answer::Response(_) | Answer::Failed(_) => None,
+            };
+            self.validate_set(set).await;
+            if let Some((fields, length)) = told
+                && self.is_stored_so(&fields, length).await
+            {
+                break;
+            }
+            answer = self.answer_by(Some(set)).await;
+        }
+        answer
+    }
+
+    /// Whether what is stored now, after a validation, has the validators and the length of an
+    /// answer.
+    async fn is_stored_so(&self, fields: &StoredFields, length: u64) -> bool {
+        let head = self.shared.load(&self.mount, self.key, &self.name).await;
+        head.variants.iter().any(|variant| {
+            let same = |name: &str| variant.response.fields.first(name) == fields.first(name);
+            variant.body.length() == length && same("etag") && same("last-modified")
+        })
     }
 
     /// Validates all members of a set, unless that was done since this request came.
@@ -36,7 +72,8 @@ impl Exchange {
                 for member in some {
                     let mut other = self.clone();
                     other.become_validation(member);
-                    tasks.spawn(async move { other.validate().await });
+                    let set = Arc::clone(set);
+                    tasks.spawn(async move { other.validate(&set).await });
                 }
                 tasks.join_all().await;
             }
@@ -64,10 +101,10 @@ impl Exchange {
     }
 
     /// Validates what is stored, whether it is stale or not.
-    async fn validate(&self) {
+    async fn validate(&self, set: &Set) {
         let head = self.shared.load(&self.mount, self.key, &self.name).await;
         let stored: Vec<_> = head.variants.iter().map(|variant| &variant.response).collect();
-        let Some(index) = stored.len().checked_sub(1) else { return };
+        let Some(index) = stored.len().checked_sub(1) else { return set.leave(&self.ask.target) };
         let reason = ForwardReason::Stale;
         let validation = Validation::of(&stored, Some(index), reason, None);
         let validation = validation.has_conditions().then_some(validation);

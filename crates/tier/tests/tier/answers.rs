@@ -1,7 +1,8 @@
 //! Answers of the tier in front of an origin in memory.
 
 use crate::support::{
-    Origin, Original, PATIENCE, Stage, bytes, cache_status, memory_cache, moved, object, pass, pattern, read,
+    Origin, Original, PATIENCE, Stage, bytes, cache_status, later, memory_cache, moved, now, object, pass, pattern,
+    read,
 };
 use bytes::Bytes;
 use std::sync::Arc;
@@ -357,7 +358,7 @@ fn members_of_a_set_are_validated_together() {
     // InRelease is stale, and the others would be fresh for long.
     let before = stage.origin.count();
     assert!(all_are("two"), "{:?}", versions());
-    assert_eq!(stage.origin.count() - before, members.len());
+    assert_eq!(stage.origin.count() - before, 2 * members.len(), "once more, since all have changed");
     // A member that was never asked for shows an update.
     pass(10);
     publish("three", moved());
@@ -367,6 +368,44 @@ fn members_of_a_set_are_validated_together() {
     let before = stage.origin.count();
     assert!(all_are("three"));
     assert_eq!(stage.origin.count(), before);
+}
+
+#[test]
+fn a_member_that_was_not_stored_yet_is_not_served_beside_older_ones() {
+    let stage = Stage::new();
+    let modified = |days: i64| String::from_utf8_lossy(&imf_fixdate(now() - days * 86_400)).into_owned();
+    let dated = |days: i64, text: &str| Original::new(&[("Last-Modified", &modified(days))], text.to_owned());
+    let (release, packages) = ("/dists/sid/Release", "/dists/sid/main/Packages");
+    let text = |target: &str| String::from_utf8(bytes(stage.get(target)).unwrap()).unwrap();
+    stage.origin.put(release, dated(10, "one"));
+    assert_eq!(text(release), "one");
+    // The archive gets an update whose files are older than its validation.
+    stage.origin.put(release, dated(9, "two"));
+    stage.origin.put(packages, dated(9, "two"));
+    assert_eq!((&*text(release), &*text(packages)), ("one", "two"), "a client that began before the update");
+    assert_eq!((&*text(release), &*text(packages)), ("two", "two"));
+    let before = stage.origin.count();
+    assert_eq!((&*text(release), &*text(packages)), ("two", "two"));
+    assert_eq!(stage.origin.count(), before, "all are fresh");
+    // A member that changed while others were validated, and one by one for names of content alone.
+    let by_hash = "/dists/sid/main/by-hash/SHA256/0123";
+    stage.origin.put(by_hash, dated(9, "two"));
+    assert_eq!(text(by_hash), "two");
+    assert_eq!(stage.origin.count(), before + 1);
+}
+
+#[test]
+fn members_that_were_stored_by_an_earlier_process_are_validated_first() {
+    let stage = Stage::new();
+    let of = |version: &str| Original::new(&[FRESH, ("ETag", &format!("\"{version}\""))], version.to_owned());
+    let (release, packages) = ("/dists/sid/Release", "/dists/sid/main/Packages");
+    stage.origin.put(release, of("one"));
+    bytes(stage.get(release)).unwrap();
+    let stage = stage.restart_at(later);
+    stage.origin.put(release, of("two"));
+    stage.origin.put(packages, of("two"));
+    assert_eq!(bytes(stage.get(packages)).unwrap(), b"two");
+    assert_eq!(bytes(stage.get(release)).unwrap(), b"two");
 }
 
 /// An origin that answers every request with the first five of ten bytes.
@@ -453,7 +492,7 @@ fn a_request_that_comes_back_ends_at_once() {
 #[test]
 fn a_response_has_one_date_whether_it_is_stored_or_not() {
     let stage = Stage::new();
-    let now = imf_fixdate(crate::support::now());
+    let now = imf_fixdate(now());
     for (target, control) in [("/stored", "max-age=600"), ("/passed", "no-store")] {
         stage.origin.put(target, Original::new(&[("Cache-Control", control), ("Date", "junk")], "x"));
         for _ in 0..2 {

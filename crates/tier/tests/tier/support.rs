@@ -24,6 +24,11 @@ pub(crate) fn now() -> i64 {
     1_700_000_000
 }
 
+/// The time of a server that was started again.
+pub(crate) fn later() -> i64 {
+    now() + 100
+}
+
 static MOVED: AtomicI64 = AtomicI64::new(1_700_000_000);
 
 /// The time of the test that moves it.
@@ -233,9 +238,14 @@ impl Stage {
 
     /// Ends the tier, and starts another one with the same store.
     pub(crate) fn restart(self) -> Self {
+        self.restart_at(now)
+    }
+
+    /// The same at another time.
+    pub(crate) fn restart_at(self, clock: Clock) -> Self {
         let Self { origin, tier, folder } = self;
         Arc::into_inner(tier).expect("nobody else has it").end().unwrap();
-        let tier = start(open(folder.path().join("volume")), Policy::default(), origin.clone(), now);
+        let tier = start(open(folder.path().join("volume")), Policy::default(), origin.clone(), clock);
         Self { origin, tier, folder }
     }
 
