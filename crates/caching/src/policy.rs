@@ -26,6 +26,10 @@ pub struct Policy {
     pub stale_if_error_seconds: u32,
     /// For how long no request waits for another one to a name whose response was not stored.
     pub uncacheable_seconds: u32,
+    /// A fetch that no client reads goes on if it has no more bytes than this to fetch.
+    pub unread_bytes_max: u64,
+    /// It goes on, too, if this share of its bytes has come, in percent; never above 100.
+    pub unread_percent: u32,
     /// Whether Cache-Control and Pragma of requests are obeyed. only-if-cached and no-store are in
     /// any case.
     pub client_directives: bool,
@@ -43,6 +47,8 @@ impl Default for Policy {
             stale_while_revalidate_seconds: 0,
             stale_if_error_seconds: 0,
             uncacheable_seconds: 120,
+            unread_bytes_max: 1 << 20,
+            unread_percent: 95,
             client_directives: true,
         }
     }

@@ -406,16 +406,24 @@ impl Exchange {
     }
 
     /// The range to ask the origin for when nothing of the object is known: from, and up to if it
-    /// has an end.
+    /// has an end. Of several ranges it is the first one, and the others are asked for when they
+    /// are wanted. The place of a suffix is known only after the length is, so that the first bytes
+    /// are asked for.
     pub(super) fn wanted_of_unknown(&self) -> Option<(u64, Option<u64>)> {
         // RFC 9110, 14.2: a range means something for GET alone.
         let range = self.ask.fields.first("range").filter(|_| self.method() == Method::Get);
         let set = range.and_then(RangeSet::parse)?;
-        match set.specs() {
-            [RangeSpec::Closed { first, last }] => Some((*first, Some(last.saturating_add(1)))),
-            [RangeSpec::Open { first }] => Some((*first, None)),
-            _ => None,
+        match *set.specs().first()? {
+            RangeSpec::Closed { first, last } => Some((first, Some(last.saturating_add(1)))),
+            RangeSpec::Open { first } => Some((first, None)),
+            RangeSpec::Suffix { .. } => Some((0, Some(1))),
         }
+    }
+
+    /// Whether the client wants several ranges.
+    pub(super) fn wants_several(&self) -> bool {
+        let set = self.ask.fields.first("range").and_then(RangeSet::parse);
+        set.is_some_and(|set| set.specs().len() > 1)
     }
 
     /// The answer with a response that has just come, or with a stored one; `fields` if they are

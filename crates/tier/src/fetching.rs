@@ -32,6 +32,8 @@ pub(crate) struct Received {
     pub(crate) reason: ForwardReason,
     /// It was asked for with another range than the client's: one of the tier's, or none.
     pub(crate) has_own_range: bool,
+    /// It has the whole, although a range was asked for.
+    pub(crate) is_range_refused: bool,
 }
 
 impl Received {
@@ -157,7 +159,8 @@ impl Exchange {
         let times = Times { request, response: self.now() };
         keep_one_date(&mut response.fields, times.response);
         let has_own_range = has_own_range || !sent.has("range");
-        let mut received = Received { response, times, purges, reason, has_own_range };
+        let is_range_refused = sent.has("range") && response.status == 200;
+        let mut received = Received { response, times, purges, reason, has_own_range, is_range_refused };
         received.make_whole();
         Ok(received)
     }

@@ -4,7 +4,7 @@
 //! Readers at the fragment that is coming in take its bytes from memory; a whole fragment goes to
 //! the store, and readers find it there. So a fill proceeds as fast as its origin and the store do,
 //! whatever its readers do. If the store takes no more, the last fragments stay in memory and the
-//! fill waits for its fastest reader; without any reader, it ends.
+//! fill waits for its fastest reader. Without any reader, it ends unless little is left.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,8 +20,10 @@ use crate::store::FRAGMENT_BYTES;
 use crate::upstream::{BoxFuture, UpstreamContent, UpstreamResponse};
 use crate::wake::Wake;
 
-/// A fill that nobody reads goes on if it has no more than this to fetch.
-const UNREAD_BYTES_MAX: u64 = 16 << 20;
+/// How long a fill waits, without fetching, for its first reader, or for another one: an answer is
+/// there before its reader is.
+const UNREAD_TIME: Duration = Duration::from_secs(1);
+const UNREAD_LOOK_TIME: Duration = Duration::from_millis(10);
 /// How often a fill goes on after it was cut off.
 const RESUMPTIONS_MAX: u32 = 5;
 /// Fragments that stay in memory if the store does not take them.
@@ -38,8 +40,11 @@ pub(crate) trait FillTarget: Send + Sync {
     /// Bytes of a fragment.
     fn fragment_bytes(&self, number: u32) -> u64;
 
-    /// Whether anybody reads the object.
-    fn has_readers(&self) -> bool;
+    /// Whether anybody reads what comes from `position` on.
+    fn is_read_from(&self, position: u64) -> bool;
+
+    /// Whether a fill goes on that nobody reads.
+    fn goes_on_unread(&self, bytes_come: u64, bytes_left: u64) -> bool;
 
     /// Asks the origin for a part of the same version.
     fn fetch(&self, start: u64, end: u64) -> BoxFuture<'_, Result<UpstreamResponse, Arc<str>>>;
@@ -61,7 +66,8 @@ pub(crate) struct Fill {
     begun: Notify,
     /// A reader waits for bytes that have not come.
     wanted: Notify,
-    /// The first byte of the object that it does not fetch.
+    /// The first byte of the object that it fetches, and the first one behind.
+    start: u64,
     end: u64,
     /// Whether the store gets it.
     is_stored: AtomicBool,
@@ -149,7 +155,7 @@ impl Fill {
             has_begun: false,
         };
         let is_stored = AtomicBool::new(is_stored);
-        Self { state: Mutex::new(state), begun: Notify::new(), wanted: Notify::new(), end, is_stored }
+        Self { state: Mutex::new(state), begun: Notify::new(), wanted: Notify::new(), start: position, end, is_stored }
     }
 
     /// Whether the store gets it, so that it waits for no reader.
@@ -247,11 +253,17 @@ impl Fill {
             },
         };
         self.begin();
-        let mut resumptions = 0;
+        let (mut resumptions, mut number) = (0, number_of(position));
         loop {
             let reason: Arc<str> = match content.next().await {
                 Some(Ok(bytes)) => match self.take(object, bytes).await {
-                    Taken::All if self.is_over() || self.is_unread(object) => return Outcome::Over,
+                    Taken::All if self.is_over() => return Outcome::Over,
+                    Taken::All if self.is_passed(&mut number) && self.is_unread(object) => {
+                        if !self.gets_a_reader(object).await {
+                            return Outcome::Over;
+                        }
+                        continue;
+                    }
                     Taken::All => continue,
                     Taken::ForNobody => return Outcome::Over,
                 },
@@ -281,10 +293,29 @@ impl Fill {
         self.state().position >= self.end
     }
 
-    /// Whether nobody reads it and much is left, at the beginning of a fragment.
+    /// Whether it has come to another fragment than this one.
+    fn is_passed(&self, number: &mut u32) -> bool {
+        let before = std::mem::replace(number, self.state().number);
+        before != *number
+    }
+
+    /// Whether nobody reads it and much is left.
     fn is_unread(&self, object: &dyn FillTarget) -> bool {
         let state = self.state();
-        state.pieces.is_empty() && self.end - state.position > UNREAD_BYTES_MAX && !object.has_readers()
+        let (come, left) = (state.position - self.start, self.end - state.position);
+        !object.goes_on_unread(come, left) && !object.is_read_from(state.position)
+    }
+
+    /// Waits a little for a reader, without fetching more; whether there is one.
+    async fn gets_a_reader(&self, object: &dyn FillTarget) -> bool {
+        let position = self.state().position;
+        for _ in 0..UNREAD_TIME.as_millis() / UNREAD_LOOK_TIME.as_millis() {
+            tokio::time::sleep(UNREAD_LOOK_TIME).await;
+            if object.is_read_from(position) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Takes bytes that have come: whole fragments go to the store.
@@ -324,7 +355,7 @@ impl Fill {
             if tokio::time::timeout(LOOK_TIME, self.wanted.notified()).await.is_ok() {
                 return true;
             }
-            if !object.has_readers() {
+            if !object.is_read_from(self.state().position) {
                 return false;
             }
         }
@@ -371,11 +402,14 @@ fn cut(bytes: &Bytes, start: u64, position: u64, end: u64) -> Bytes {
 mod tests {
     use super::*;
 
-    /// An object of four fragments that the store does not take.
+    /// An object of four fragments.
     #[derive(Default)]
     struct Unstored {
         counters: Counters,
         has_reader: bool,
+        /// The store takes it.
+        is_taken: bool,
+        unread_bytes_max: u64,
     }
 
     impl FillTarget for Unstored {
@@ -383,8 +417,12 @@ mod tests {
             FRAGMENT_BYTES
         }
 
-        fn has_readers(&self) -> bool {
+        fn is_read_from(&self, _: u64) -> bool {
             self.has_reader
+        }
+
+        fn goes_on_unread(&self, _: u64, bytes_left: u64) -> bool {
+            bytes_left <= self.unread_bytes_max
         }
 
         fn fetch(&self, _: u64, _: u64) -> BoxFuture<'_, Result<UpstreamResponse, Arc<str>>> {
@@ -396,7 +434,8 @@ mod tests {
         }
 
         fn append(&self, _: u32, _: Pieces) -> BoxFuture<'_, bool> {
-            Box::pin(async { false })
+            let is_taken = self.is_taken;
+            Box::pin(async move { is_taken })
         }
 
         fn counters(&self) -> &Counters {
@@ -404,12 +443,12 @@ mod tests {
         }
     }
 
-    /// Content that goes on for ever, a fragment at a time.
-    struct Endless;
+    /// Content that goes on for ever, so many bytes at a time.
+    struct Endless(usize);
 
     impl UpstreamContent for Endless {
         fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Arc<str>>>> {
-            Box::pin(async { Some(Ok(Bytes::from(vec![0; FRAGMENT_BYTES as usize]))) })
+            Box::pin(async move { Some(Ok(Bytes::from(vec![0; self.0]))) })
         }
     }
 
@@ -420,11 +459,33 @@ mod tests {
             let fill = Fill::new(0, 4 * FRAGMENT_BYTES, true);
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-            let run = async { tokio::time::timeout(3 * LOOK_TIME, fill.run(&object, Some(Box::new(Endless)))).await };
+            let run = async {
+                tokio::time::timeout(3 * LOOK_TIME, fill.run(&object, Some(Box::new(Endless(FRAGMENT_BYTES as usize)))))
+                    .await
+            };
             assert_eq!(runtime.block_on(run).is_ok(), expected, "has a reader: {has_reader}");
             assert_eq!(fill.position(), (!expected).then_some(FRAGMENT_BYTES));
         };
         check(false, true);
         check(true, false);
+    }
+
+    #[test]
+    fn a_fill_that_nobody_reads_ends_unless_little_is_left() {
+        let check = |has_reader: bool, unread_bytes_max: u64, expected: u64| {
+            for piece_bytes in [FRAGMENT_BYTES as usize, 61_111] {
+                let object = Unstored { has_reader, unread_bytes_max, is_taken: true, ..Unstored::default() };
+                let fill = Fill::new(0, 4 * FRAGMENT_BYTES, true);
+                let runtime =
+                    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+                runtime.block_on(fill.run(&object, Some(Box::new(Endless(piece_bytes)))));
+                let fragments = fill.state().position / FRAGMENT_BYTES;
+                assert_eq!(fragments, expected, "{has_reader} {unread_bytes_max} {piece_bytes}");
+            }
+        };
+        check(true, 0, 4);
+        check(false, 0, 1);
+        check(false, FRAGMENT_BYTES, 1);
+        check(false, 3 * FRAGMENT_BYTES, 4);
     }
 }

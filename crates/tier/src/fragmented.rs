@@ -1,14 +1,15 @@
 //! Objects in fragments: each fragment is in the store, in a fill under way, or has to be fetched
 //! again, which works as long as the origin has the same version.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use thalweg_cache::{Description, Key, Part, Pieces};
-use thalweg_caching::{ContentRange, FieldLines, StoredFields, Validation, Version};
+use thalweg_caching::{ContentRange, FieldLines, StoredFields, Validation, Version, goes_on_unread};
 
-use crate::activity::Activity;
+use crate::activity::{AHEAD_MAX, Activity, ReaderPlace};
 use crate::counters::Counters;
 use crate::entries::InUse;
 use crate::fill::{Fill, FillTarget};
@@ -16,10 +17,6 @@ use crate::mounted::Mounted;
 use crate::shared::Shared;
 use crate::store::{FRAGMENT_BYTES, Found};
 use crate::upstream::{BoxFuture, UpstreamContent, UpstreamRequest, UpstreamResponse};
-
-/// A reader waits for a fill that is at most so many fragments behind it, and begins another one
-/// otherwise. In a cluster it waits for any fill of the same part that the store gets.
-const AHEAD_MAX: u32 = 4;
 
 /// So many fragments behind the wanted one are looked up, so that what is stored is not fetched.
 const LOOKED_UP_MAX: u64 = 64;
@@ -72,18 +69,26 @@ impl Fragmented {
         Counters::add(&self.source.mount.counters.served_bytes, bytes);
     }
 
-    pub(crate) fn count_reader(&self, is_new: bool) {
-        if is_new {
-            self.activity.readers.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.activity.readers.fetch_sub(1, Ordering::Relaxed);
-        }
+    /// Adds a reader of some bytes, for which fills go on.
+    pub(crate) fn add_reader(&self, range: &Range<u64>) -> Arc<ReaderPlace> {
+        self.activity.add_reader(range.start, range.end)
+    }
+
+    pub(crate) fn remove_reader(&self, place: &Arc<ReaderPlace>) {
+        self.activity.remove_reader(place);
+    }
+
+    /// The origin has answered a range with the whole.
+    pub(crate) fn note_no_parts(&self) {
+        self.activity.has_no_parts.store(true, Ordering::Relaxed);
     }
 
     /// A fill that has a byte, or will have it soon.
     pub(crate) fn fill_at(&self, position: u64) -> Option<Arc<Fill>> {
         let of_part = self.source.mount.upstream.part_bytes().map(|part| (part / FRAGMENT_BYTES) as u32);
-        let ahead = |fill: &Fill| of_part.filter(|_| fill.is_stored()).unwrap_or(AHEAD_MAX);
+        let has_no_parts = self.activity.has_no_parts.load(Ordering::Relaxed);
+        let near = if has_no_parts { u32::MAX } else { AHEAD_MAX };
+        let ahead = |fill: &Fill| of_part.filter(|_| fill.is_stored() && !has_no_parts).unwrap_or(near);
         self.activity.fills().iter().find(|fill| fill.covers(position, ahead(fill))).cloned()
     }
 
@@ -127,6 +132,9 @@ impl Fragmented {
             return Ok(FragmentSource::Found(found));
         }
         self.check_version().await?;
+        if self.activity.has_no_parts.load(Ordering::Relaxed) {
+            return Ok(FragmentSource::Fill(self.run(Fill::new(0, self.length, true), None)));
+        }
         let start = u64::from(number) * FRAGMENT_BYTES;
         let next = self.activity.fills().iter().filter_map(|fill| fill.position()).filter(|at| *at > position).min();
         let wanted = end.next_multiple_of(FRAGMENT_BYTES).min(self.length);
@@ -194,7 +202,10 @@ impl Fragmented {
         match (response.status, range) {
             (206, Some(range)) if same && range.range.first == start => Ok(response),
             (200, _) if same && start == 0 => Ok(response),
-            (200, _) if same => Err("the origin does not send parts of the object".into()),
+            (200, _) if same => {
+                self.note_no_parts();
+                Err("the origin does not send parts of the object".into())
+            }
             (200 | 206 | 404 | 410 | 416, _) => {
                 if !self.activity.has_changed.swap(true, Ordering::Relaxed) {
                     Counters::add(&mount.counters.changed, 1);
@@ -212,8 +223,12 @@ impl FillTarget for Fragmented {
         self.bytes_of(number)
     }
 
-    fn has_readers(&self) -> bool {
-        self.activity.readers.load(Ordering::Relaxed) > 0
+    fn is_read_from(&self, position: u64) -> bool {
+        self.activity.is_read_from(position)
+    }
+
+    fn goes_on_unread(&self, bytes_come: u64, bytes_left: u64) -> bool {
+        goes_on_unread(&self.source.mount.policy, bytes_come, Some(bytes_left))
     }
 
     fn fetch(&self, start: u64, end: u64) -> BoxFuture<'_, Result<UpstreamResponse, Arc<str>>> {

@@ -1,10 +1,12 @@
 //! Readers of objects in fragments.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use thalweg_cache::Pieces;
 
+use crate::activity::ReaderPlace;
 use crate::answer::{BodyPiece, Fragments, Reader};
 use crate::fill::{Fill, Tip, number_of};
 use crate::fragmented::{FragmentSource, Fragmented};
@@ -14,6 +16,8 @@ use crate::wake::Wake;
 /// A reader of a range of an object.
 pub(crate) struct FragmentReader {
     object: Arc<Fragmented>,
+    /// Its place, for fills that look whether they are read.
+    place: Arc<ReaderPlace>,
     position: u64,
     end: u64,
     state: State,
@@ -46,8 +50,8 @@ enum Searched {
 
 impl FragmentReader {
     pub(crate) fn new(object: Arc<Fragmented>, range: Range<u64>) -> Self {
-        object.count_reader(true);
-        Self { object, position: range.start, end: range.end, state: State::Idle }
+        let place = object.add_reader(&range);
+        Self { object, place, position: range.start, end: range.end, state: State::Idle }
     }
 
     /// Begins to search for the fragment.
@@ -94,6 +98,7 @@ impl FragmentReader {
 
     fn pass(&mut self, count: u64) {
         self.position += count;
+        self.place.position.store(self.position, Ordering::Relaxed);
         self.object.count_served(count);
     }
 }
@@ -160,6 +165,6 @@ impl Reader for FragmentReader {
 
 impl Drop for FragmentReader {
     fn drop(&mut self) {
-        self.object.count_reader(false);
+        self.object.remove_reader(&self.place);
     }
 }

@@ -7,7 +7,7 @@ use rand::random;
 use thalweg_cache::{Description, Key, Part};
 use thalweg_caching::{
     CacheRequest, ContentRange, ForwardReason, Outcome, Sharing, Storability, StoredFields, StoredResponse, Version,
-    cache_groups, sharing, storability,
+    cache_groups, goes_on_unread, sharing, storability,
 };
 use thalweg_wire::Method;
 
@@ -60,6 +60,11 @@ impl Exchange {
             _ if received.has_own_range && received.response.status == 206 => {
                 // Each range would be asked for twice.
                 self.note_uncacheable();
+                release(owner, FetchOutcome::Alone);
+                None
+            }
+            _ if received.has_own_range && received.response.status == 416 && self.wants_several() => {
+                // The first range lies behind the end, and another one may not.
                 release(owner, FetchOutcome::Alone);
                 None
             }
@@ -246,6 +251,9 @@ impl Exchange {
         }
         let Body::Fragments { key, .. } = variant.body else { unreachable!("it was made so") };
         let object = self.fragmented(&variant, key);
+        if received.is_range_refused {
+            object.note_no_parts();
+        }
         object.begin(first, end, received.response);
         let stored = self.put_into((head, &latest), Arc::clone(&variant), purges).await;
         release(owner, FetchOutcome::of_storing(stored));
@@ -306,14 +314,16 @@ impl Exchange {
             let mut parts =
                 Parts { exchange: &this, key, number: 0, pending: BytesMut::new(), length: 0, is_stored: true };
             parts.take(&first).await;
-            // The client may go away; the object is stored all the same.
+            // The client may have gone.
             let _ = writer.send(Ok(first)).await;
             while let Some(piece) = received.response.content.next().await {
                 if let Ok(bytes) = &piece {
                     parts.take(bytes).await;
                 }
                 let is_cut_off = piece.is_err();
-                if (writer.send(piece).await.is_err() && !parts.is_stored) || is_cut_off {
+                let is_read = writer.send(piece).await.is_ok();
+                let is_wanted = is_read || (parts.is_stored && this.goes_on_unread(parts.length));
+                if is_cut_off || !is_wanted {
                     return;
                 }
             }
@@ -324,6 +334,12 @@ impl Exchange {
             }
         });
         Answer::Response(Response { status: 200, fields, length: None, content: Relay::Stream(Box::new(reader)) })
+    }
+
+    /// Whether content of unknown length goes on to be stored without its client. A validation
+    /// beside has none.
+    fn goes_on_unread(&self, bytes_come: u64) -> bool {
+        self.is_beside || goes_on_unread(&self.mount.policy, bytes_come, None)
     }
 
     /// Answers with content that was cut off, in the same way.

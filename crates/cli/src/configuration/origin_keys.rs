@@ -148,6 +148,18 @@ pub(super) fn forwarding<K: Keys>(keys: &mut K, forwarding: &mut Forwarding) {
         &mut forwarding.uncacheable_memory,
     );
     keys.value(
+        "unread_bytes_max",
+        "Maximum number of bytes left of a fetch that goes on when no client reads it any more.",
+        &SIZE_64,
+        &mut forwarding.unread_bytes_max,
+    );
+    keys.value(
+        "unread_percent",
+        "Share of the bytes of a fetch, in percent, with which it goes on, too; never above 100.",
+        &COUNT_32,
+        &mut forwarding.unread_percent,
+    );
+    keys.value(
         "stale_while_revalidate",
         "Time for which a stale response is used while it is validated, if it does not say so itself.",
         &TIME,

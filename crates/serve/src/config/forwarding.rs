@@ -126,6 +126,10 @@ pub struct Forwarding {
     pub negative_time_max: Duration,
     /// How long requests to a name whose response was not stored do not wait for one another.
     pub uncacheable_memory: Duration,
+    /// Most bytes that are left of a fetch which goes on without a client that reads it.
+    pub unread_bytes_max: u64,
+    /// Or the share of its bytes that have to be there for that, in percent.
+    pub unread_percent: u32,
     /// How long after its lifetime a response may be used while it is validated, if it does not say
     /// so itself.
     pub stale_while_revalidate: Duration,
@@ -155,6 +159,8 @@ impl Default for Forwarding {
             content_bytes_max: 1 << 20,
             negative_time_max: seconds(policy.negative_seconds_max),
             uncacheable_memory: seconds(policy.uncacheable_seconds),
+            unread_bytes_max: policy.unread_bytes_max,
+            unread_percent: policy.unread_percent,
             stale_while_revalidate: seconds(policy.stale_while_revalidate_seconds),
             stale_if_error: seconds(policy.stale_if_error_seconds),
             heuristic_percent: policy.heuristic_percent,
@@ -172,6 +178,8 @@ impl Forwarding {
             heuristic_percent: self.heuristic_percent,
             negative_seconds_max: seconds(self.negative_time_max),
             uncacheable_seconds: seconds(self.uncacheable_memory),
+            unread_bytes_max: self.unread_bytes_max,
+            unread_percent: self.unread_percent,
             stale_while_revalidate_seconds: seconds(self.stale_while_revalidate),
             stale_if_error_seconds: seconds(self.stale_if_error),
             ..Policy::default()

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod amplification;
 mod answers;
 mod clusters;
 mod collapsing;
