@@ -88,4 +88,4 @@ pub use unasked::{Unasked, is_whole, unasked};
 pub use uncacheable::{Asking, UncacheableMemory};
 pub use unread::goes_on_unread;
 pub use variant::{Vary, push_secondary_key};
-pub use version::{Change, Validator, Version};
+pub use version::{Change, Continuation, Validator, Version, continuation};

@@ -7,6 +7,7 @@ use thalweg_wire::date;
 use thalweg_wire::validator::EntityTag;
 
 use crate::fields::FieldLines;
+use crate::partial::ContentRange;
 
 /// A validator that tells versions of an object apart by each byte.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -88,6 +89,41 @@ impl Version {
     }
 }
 
+/// The part of a version that is in a response to a request for its bytes from a position on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Continuation {
+    /// These bytes.
+    Bytes,
+    /// The whole of that version, from its beginning.
+    Whole,
+    /// Another version, or none: the origin that sent it has not the wanted one.
+    Changed,
+    /// Nothing; the origin fails.
+    Nothing,
+}
+
+/// Tells what a response with that status has of the bytes of a version from `start` on. `length`
+/// is that of its content, if it is known.
+#[must_use]
+pub fn continuation(
+    version: &Version,
+    start: u64,
+    status: u16,
+    fields: &impl FieldLines,
+    length: Option<u64>,
+) -> Continuation {
+    let range = fields.first("content-range").and_then(ContentRange::parse);
+    let complete_bytes = if status == 206 { range.map(|range| range.complete_bytes) } else { length };
+    let is_same = complete_bytes.and_then(|bytes| Version::of(fields, bytes)).as_ref() == Some(version);
+    match status {
+        206 if is_same && range.is_some_and(|range| range.range.first == start) => Continuation::Bytes,
+        200 if is_same && start == 0 => Continuation::Bytes,
+        200 if is_same => Continuation::Whole,
+        200 | 206 | 404 | 410 | 416 => Continuation::Changed,
+        _ => Continuation::Nothing,
+    }
+}
+
 /// The entity tag of a response, if it has a valid one.
 pub(crate) fn entity_tag(fields: &impl FieldLines) -> Option<EntityTag<'_>> {
     EntityTag::parse(fields.first("etag")?)
@@ -133,6 +169,34 @@ mod tests {
         check(&[MODIFIED, "Date: Sun, 06 Nov 1994 08:49:37 GMT"], None);
         check(&[MODIFIED], None);
         check(&[LATER], None);
+    }
+
+    #[test]
+    fn continuations() {
+        let version = Version::of(&fields(&["ETag: \"a\""]), 10).unwrap();
+        let check = |start: u64, status: u16, lines: &[&str], length: Option<u64>, expected: Continuation| {
+            let found = continuation(&version, start, status, &fields(lines), length);
+            assert_eq!(found, expected, "{start} {status} {lines:?} {length:?}");
+        };
+        use Continuation::{Bytes, Changed, Nothing, Whole};
+        let (same, other) = ("ETag: \"a\"", "ETag: \"b\"");
+        check(4, 206, &[same, "Content-Range: bytes 4-9/10"], Some(6), Bytes);
+        check(4, 206, &[same, "Content-Range: bytes 3-9/10"], Some(7), Changed);
+        check(4, 206, &[same, "Content-Range: bytes 4-9/11"], Some(6), Changed);
+        check(4, 206, &[other, "Content-Range: bytes 4-9/10"], Some(6), Changed);
+        check(4, 206, &["Content-Range: bytes 4-9/10"], Some(6), Changed);
+        check(4, 206, &[same], Some(10), Changed);
+        check(0, 200, &[same], Some(10), Bytes);
+        check(4, 200, &[same], Some(10), Whole);
+        check(4, 200, &[same], Some(11), Changed);
+        check(4, 200, &[same], None, Changed);
+        check(4, 200, &[other], Some(10), Changed);
+        for status in [404, 410, 416] {
+            check(4, status, &[], Some(0), Changed);
+        }
+        for status in [401, 403, 429, 500, 503] {
+            check(4, status, &[same], Some(10), Nothing);
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub struct OriginConfig {
     pub name: String,
     /// Its kind and place.
     pub kind: OriginKind,
-    /// Its share of the requests in a group by weight; at least 1.
+    /// Its share of the objects in a group by weight; at least 1.
     pub weight: u32,
     /// The protocol of its connections.
     pub protocol: Protocol,
@@ -185,7 +185,8 @@ pub enum Order {
     /// The first one that is up; the next one only after a failure.
     #[default]
     Failover,
-    /// Each gets requests in proportion to its weight; after a failure the next one is asked.
+    /// Each gets objects in proportion to its weight, and all requests for these; after a failure
+    /// the next one is asked.
     Weighted,
 }
 

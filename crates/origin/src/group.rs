@@ -1,7 +1,7 @@
 //! Several origins with the same content: which one is asked, and what happens when it fails.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::config::{ConfigError, GroupConfig, OriginConfig};
 use crate::exchange::AttemptFailure;
@@ -18,7 +18,7 @@ use crate::standing::OriginStatistics;
 /// Origins with the same content. All calls belong to a tokio runtime with I/O and time.
 pub struct OriginGroup {
     origins: Vec<Origin>,
-    selector: Mutex<Selector>,
+    selector: Selector,
 }
 
 /// Attempts of a listing, in all.
@@ -54,7 +54,8 @@ impl OriginGroup {
             // To skip the only origin would make a failure last longer than it does.
             health.failures_max = 0;
         }
-        let selector = Mutex::new(Selector::new(config.order, sources.iter().map(|(origin, _)| origin.weight)));
+        let weights = sources.iter().map(|(origin, _)| (origin.name.as_str(), origin.weight));
+        let selector = Selector::new(config.order, weights);
         let origins = sources.into_iter().map(|(origin, connector)| Origin::new(&origin, health, connector));
         Ok(Self { origins: origins.collect::<Result<_, _>>()?, selector })
     }
@@ -70,7 +71,7 @@ impl OriginGroup {
     /// # Errors
     /// No origin gave an answer. The error tells each attempt.
     pub async fn fetch(&self, request: &Request) -> Result<Response, FetchError> {
-        let places = self.places(&request.policy);
+        let places = self.selector.order(&request.path, &request.policy);
         let mut tried = Tried { attempts: Vec::new(), left: request.policy.attempts_max.max(1) };
         let mut refused: Option<Response> = None;
         for (position, &place) in places.iter().enumerate() {
@@ -111,6 +112,11 @@ impl OriginGroup {
         refused.ok_or_else(|| FetchError { asked: request.to_string(), attempts: tried.attempts })
     }
 
+    /// The number of origins.
+    pub fn origins(&self) -> usize {
+        self.origins.len()
+    }
+
     /// Whether the origin at a place of the group is an HTTP server, whose answers say all about
     /// its objects, as opposed to a bucket or a tree.
     pub fn is_http(&self, origin_index: usize) -> bool {
@@ -132,7 +138,7 @@ impl OriginGroup {
     /// No origin gave a listing. HTTP origins have none.
     pub async fn list_some(&self, path: &str, entries_max: usize) -> Result<Option<Listing>, FetchError> {
         let mut tried = Tried { attempts: Vec::new(), left: LISTING_ATTEMPTS };
-        let places = self.places(&AttemptPolicy::default());
+        let places = self.selector.order(path, &AttemptPolicy::default());
         for (position, &place) in places.iter().enumerate() {
             if tried.left == 0 {
                 break;
@@ -160,10 +166,6 @@ impl OriginGroup {
     /// The figures of each origin at this time.
     pub fn statistics(&self) -> Vec<OriginStatistics> {
         self.origins.iter().map(Origin::statistics).collect()
-    }
-
-    fn places(&self, policy: &AttemptPolicy) -> Vec<usize> {
-        self.selector.lock().unwrap_or_else(PoisonError::into_inner).order(policy)
     }
 }
 

@@ -160,6 +160,23 @@ impl Upstream for Cluster {
         })
     }
 
+    fn fetch_wanted<'a>(
+        &'a self,
+        request: UpstreamRequest,
+        is_wanted: &'a (dyn Fn(&UpstreamResponse) -> bool + Send + Sync),
+    ) -> BoxFuture<'a, Result<UpstreamResponse, UpstreamFailure>> {
+        Box::pin(async move {
+            let response = self.fetch(request.clone()).await?;
+            if is_wanted(&response) {
+                return Ok(response);
+            }
+            // Another server has another version, or only one of the origins has this one.
+            let mut request = request;
+            request.fields.remove(PEER_FIELD);
+            self.origin.fetch_wanted(request, is_wanted).await
+        })
+    }
+
     fn part_bytes(&self) -> Option<u64> {
         Some(PART_BYTES)
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use thalweg_cache::{Description, Key, Part, Pieces};
-use thalweg_caching::{ContentRange, FieldLines, StoredFields, Validation, Version, goes_on_unread};
+use thalweg_caching::{Continuation, FieldLines, StoredFields, Validation, Version, continuation, goes_on_unread};
 
 use crate::activity::{AHEAD_MAX, Activity, ReaderPlace};
 use crate::counters::Counters;
@@ -194,26 +194,25 @@ impl Fragmented {
         version.validator.push_if_range(&mut if_range);
         fields.push("If-Range", &if_range);
         let request = UpstreamRequest { method: "GET".into(), target: target.clone(), fields, content: Bytes::new() };
-        let response = mount.fetch(request).await.map_err(|failure| failure.reason)?;
-        let range = response.fields.first("content-range").and_then(ContentRange::parse);
-        let is_whole = response.status == 200;
-        let received = range.map(|range| range.complete_bytes).or(response.length.filter(|_| is_whole));
-        let same = received.and_then(|length| Version::of(&response.fields, length)).as_ref() == Some(version);
-        match (response.status, range) {
-            (206, Some(range)) if same && range.range.first == start => Ok(response),
-            (200, _) if same && start == 0 => Ok(response),
-            (200, _) if same => {
+        let found = |response: &UpstreamResponse| {
+            continuation(version, start, response.status, &response.fields, response.length)
+        };
+        let is_wanted = |response: &UpstreamResponse| matches!(found(response), Continuation::Bytes);
+        let response = mount.fetch_wanted(request, &is_wanted).await.map_err(|failure| failure.reason)?;
+        match found(&response) {
+            Continuation::Bytes => Ok(response),
+            Continuation::Whole => {
                 self.note_no_parts();
                 Err("the origin does not send parts of the object".into())
             }
-            (200 | 206 | 404 | 410 | 416, _) => {
+            Continuation::Changed => {
                 if !self.activity.has_changed.swap(true, Ordering::Relaxed) {
                     Counters::add(&mount.counters.changed, 1);
                     self.shared.forget(self.source.object).await;
                 }
                 Err(self.changed())
             }
-            (status, _) => Err(format!("the origin answers {status}").into()),
+            Continuation::Nothing => Err(format!("the origin answers {}", response.status).into()),
         }
     }
 }

@@ -44,8 +44,20 @@ impl Mounted {
 
     /// Asks the origins, and counts requests, failures and bytes.
     pub(crate) async fn fetch(&self, request: UpstreamRequest) -> Result<UpstreamResponse, UpstreamFailure> {
+        self.counted(self.mount.upstream.fetch(request).await)
+    }
+
+    /// The same, from the origin that has a response that is wanted, if one has.
+    pub(crate) async fn fetch_wanted(
+        &self,
+        request: UpstreamRequest,
+        is_wanted: &(dyn Fn(&UpstreamResponse) -> bool + Send + Sync),
+    ) -> Result<UpstreamResponse, UpstreamFailure> {
+        self.counted(self.mount.upstream.fetch_wanted(request, is_wanted).await)
+    }
+
+    fn counted(&self, fetched: Result<UpstreamResponse, UpstreamFailure>) -> Result<UpstreamResponse, UpstreamFailure> {
         let counters = &self.counters;
-        let fetched = self.mount.upstream.fetch(request).await;
         let is_peers = fetched.as_ref().is_ok_and(|response| response.is_peers);
         Counters::add(if is_peers { &counters.peer_requests } else { &counters.origin_requests }, 1);
         let mut response = fetched.inspect_err(|_| Counters::add(&counters.origin_failures, 1))?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use thalweg_caching::{FieldLines, StoredFields};
-use thalweg_origin::{Body, FailureKind, FetchError, Method, Note, OriginGroup, Request, Response};
+use thalweg_origin::{AttemptPolicy, Body, FailureKind, FetchError, Method, Note, OriginGroup, Request, Response};
 use thalweg_wire::coding::{AcceptEncoding, Coding};
 
 use crate::folders::{FolderPage, FolderPages, ListedFolders, beside};
@@ -50,6 +50,11 @@ impl Origins {
             return Ok(redirect(path, query));
         }
         Ok(self.typed(path, response))
+    }
+
+    /// The response of an origin to the request for a part.
+    fn part(&self, path: &str, response: Response) -> UpstreamResponse {
+        if self.group.is_http(response.origin_index) { response.into() } else { self.typed(path, response) }
     }
 
     /// The index of a folder, or its listing; `nothing` is the answer if there is neither.
@@ -126,16 +131,61 @@ async fn fetch(group: &OriginGroup, request: &Request) -> Result<Response, Upstr
     }
 }
 
+/// Fetches a part of an object from the origin that has a response which is wanted. `answer` makes
+/// the response of that of an origin.
+async fn fetch_wanted(
+    group: &OriginGroup,
+    request: &UpstreamRequest,
+    answer: impl Fn(Response) -> UpstreamResponse,
+    is_wanted: &(dyn Fn(&UpstreamResponse) -> bool + Send + Sync),
+) -> Result<UpstreamResponse, UpstreamFailure> {
+    let mut asked = question(request)?;
+    let response = fetch(group, &asked).await?;
+    let first_asked = response.origin_index;
+    let first = answer(response);
+    if is_wanted(&first) {
+        return Ok(first);
+    }
+    for place in (0..group.origins()).filter(|place| *place != first_asked) {
+        asked.policy = AttemptPolicy { preferred: Some(place), only_preferred: true, ..AttemptPolicy::default() };
+        let Ok(response) = fetch(group, &asked).await else { continue };
+        let other = answer(response);
+        if is_wanted(&other) {
+            return Ok(other);
+        }
+    }
+    Ok(first)
+}
+
 /// HTTP origins alone, whose answers go through.
 impl Upstream for OriginGroup {
     fn fetch(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>> {
         Box::pin(async move { Ok(fetch(self, &question(&request)?).await?.into()) })
+    }
+
+    fn fetch_wanted<'a>(
+        &'a self,
+        request: UpstreamRequest,
+        is_wanted: &'a (dyn Fn(&UpstreamResponse) -> bool + Send + Sync),
+    ) -> BoxFuture<'a, Result<UpstreamResponse, UpstreamFailure>> {
+        Box::pin(async move { fetch_wanted(self, &request, UpstreamResponse::from, is_wanted).await })
     }
 }
 
 impl Upstream for Origins {
     fn fetch(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>> {
         Box::pin(self.answer(request))
+    }
+
+    fn fetch_wanted<'a>(
+        &'a self,
+        request: UpstreamRequest,
+        is_wanted: &'a (dyn Fn(&UpstreamResponse) -> bool + Send + Sync),
+    ) -> BoxFuture<'a, Result<UpstreamResponse, UpstreamFailure>> {
+        Box::pin(async move {
+            let (path, _) = split(&request.target);
+            fetch_wanted(&self.group, &request, |response| self.part(path, response), is_wanted).await
+        })
     }
 }
 

@@ -16,6 +16,17 @@ pub trait Upstream: Send + Sync {
     /// Asks for a response, whose head has arrived when this is over.
     fn fetch(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>>;
 
+    /// The same, from whichever of several origins has a response that is wanted: if the first one
+    /// has not, others are asked, too. Without any, the response of the first one.
+    fn fetch_wanted<'a>(
+        &'a self,
+        request: UpstreamRequest,
+        is_wanted: &'a (dyn Fn(&UpstreamResponse) -> bool + Send + Sync),
+    ) -> BoxFuture<'a, Result<UpstreamResponse, UpstreamFailure>> {
+        let _ = is_wanted;
+        self.fetch(request)
+    }
+
     /// Objects are to be asked for in parts of so many bytes, each of which may come from
     /// elsewhere; `None`: as a whole.
     fn part_bytes(&self) -> Option<u64> {

@@ -119,7 +119,7 @@ pub(super) fn forwarding<K: Keys>(keys: &mut K, forwarding: &mut Forwarding) {
     keys.value(
         "origins",
         "Origins that answer, instead of a root: names, in the order in which they are asked, or { name, weight }, \
-         each asked for its share of requests.",
+         each asked for its share of objects.",
         &MOUNT_ORIGINS,
         &mut forwarding.origins,
     );

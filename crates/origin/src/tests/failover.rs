@@ -81,14 +81,25 @@ async fn attempts_are_bounded_by_the_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn weights_share_the_requests() {
-    let servers = [answers("a", 8), answers("b", 8)];
+async fn all_parts_of_an_object_come_from_one_origin_while_that_is_up() {
+    let servers = [answers("a", 200), answers("b", 200)];
     let config = GroupConfig { order: Order::Weighted, ..GroupConfig::default() };
     let group = group_of(&servers, config, |origin| origin.weight = if origin.name == "a" { 3 } else { 1 });
-    for _ in 0..8 {
-        assert!(get(&group, "/").await.starts_with("200"));
+    for object in 0..40 {
+        let (path, mut seen) = (format!("/{object}"), Vec::new());
+        for _ in 0..4 {
+            seen.push(get(&group, &path).await);
+        }
+        seen.dedup();
+        assert!(seen == ["200 a"] || seen == ["200 b"], "{path}: {seen:?}");
     }
-    assert_eq!(servers.map(|server| server.lines().len()), [6, 2]);
+    let counts = servers.map(|server| server.lines().len());
+    assert!(counts[0] > counts[1] && counts[1] > 0, "{counts:?}");
+    // The other one has the object when its own is down.
+    let servers = [refuses(), refuses()];
+    servers.iter().for_each(|server| server.add(vec![Do::Read, ok("here")]));
+    let group = group_of(&servers, config, |_| {});
+    assert_eq!([get(&group, "/a").await, get(&group, "/a").await], ["200 here", "200 here"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -192,7 +192,7 @@ impl Forwarding {
 pub struct MountOrigin {
     /// Its name.
     pub name: String,
-    /// Its share of requests among neighbours of the order that have a weight, too; `None`: it is
+    /// Its share of objects among neighbours of the order that have a weight, too; `None`: it is
     /// asked in its turn.
     pub weight: Option<u32>,
 }

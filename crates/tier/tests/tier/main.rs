@@ -6,5 +6,6 @@ mod amplification;
 mod answers;
 mod clusters;
 mod collapsing;
+mod mirrors;
 mod purges;
 mod support;
