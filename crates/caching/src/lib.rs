@@ -7,8 +7,9 @@
 //! conditions and ranges of clients, versions of objects ([`Version`]), what an unsafe request
 //! invalidates, the fields of a gateway ([`GatewayName`]), responses that nobody asked for
 //! ([`unasked()`]), and which requests share a response that is not stored ([`sharing()`],
-//! [`UncacheableMemory`]). Lacking on purpose: sockets, files, clocks (times are arguments, as seconds
-//! since 1970), the store, cache keys of URIs, and the waiting of collapsed requests itself.
+//! [`UncacheableMemory`]). Lacking on purpose: sockets, files, clocks (times are arguments, as
+//! seconds since 1970), the store, cache keys of URIs, and the waiting of collapsed requests
+//! itself.
 //!
 //! A stored response is read once, when it is stored or loaded: what a hit needs lies ready as
 //! numbers. All arithmetic of times saturates; nothing that a client or an origin sends panics.
