@@ -53,7 +53,11 @@ impl Uring {
         let filled = self.buffers.filled(entry);
         self.spent = filled.as_ref().and_then(|filled| filled.spent);
         match operation {
-            Operation::Quiet => return None,
+            Operation::Quiet => {
+                let missed = Operation::cancelled_by(token).filter(|_| entry.result() == -libc::ENOENT);
+                self.missed.extend(missed.map(|operation| (id, operation)));
+                return None;
+            }
             Operation::Wake => {
                 if !cqueue::more(entry.flags()) {
                     self.arm_waker();
@@ -310,6 +314,7 @@ impl Driver for Uring {
                 self.arm_receive(id);
             }
         }
+        self.cancel_missed();
         self.writable.extend(self.served.drain(..));
         let busy = self.cursor < self.batch.len() || !self.done.is_empty() || !self.writable.is_empty();
         if !busy {

@@ -51,6 +51,8 @@ pub struct Uring {
     pub(super) has_unsubmitted: bool,
     /// Sockets whose receive ended because no buffer was left.
     pub(super) starved: Vec<SocketId>,
+    /// Operations that a cancel has not found.
+    pub(super) missed: Vec<(SocketId, Operation)>,
     /// Sockets with a send that the kernel has not seen yet.
     pub(super) unsent: Vec<SocketId>,
     /// Connections that were accepted when the table was full, by listener.
@@ -102,6 +104,7 @@ impl Uring {
             served: Vec::new(),
             has_unsubmitted: false,
             starved: Vec::new(),
+            missed: Vec::new(),
             unsent: Vec::new(),
             parked: VecDeque::new(),
             file_steps_left: 0,
@@ -173,7 +176,17 @@ impl Uring {
     pub(super) fn cancel(&mut self, id: SocketId, operation: Operation) {
         let entry = opcode::AsyncCancel2::new(CancelBuilder::user_data(operation.token(id))).build();
         let flags = squeue::Flags::SKIP_SUCCESS;
-        self.push(entry.flags(flags).user_data(Operation::Quiet.token(id)));
+        self.push(entry.flags(flags).user_data(operation.cancel_token(id)));
+    }
+
+    /// Cancels again what was not found. Right behind its submission, and between two waits for
+    /// room, an operation is queued for the loop's next entry; until then no cancel finds it.
+    pub(super) fn cancel_missed(&mut self) {
+        while let Some((id, operation)) = self.missed.pop() {
+            if self.sockets.entry(id).is_some_and(Socket::is_to_rest) {
+                self.cancel(id, operation);
+            }
+        }
     }
 
     /// Reports to the owner, once, that the socket is unusable.

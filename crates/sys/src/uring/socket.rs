@@ -82,6 +82,9 @@ pub(super) enum Operation {
     Quiet = 7,
 }
 
+/// Beside the operation in the token of its cancel.
+const CANCEL: u64 = 0x80 << 56;
+
 impl Operation {
     pub(super) fn token(self, id: SocketId) -> u64 {
         (self as u64) << 56 | id.to_bits()
@@ -97,6 +100,16 @@ impl Operation {
             6 => Self::Wake,
             _ => Self::Quiet,
         }
+    }
+
+    pub(super) fn cancel_token(self, id: SocketId) -> u64 {
+        CANCEL | self.token(id)
+    }
+
+    /// The operation that the completion with this token should have cancelled, if it is a
+    /// cancel's.
+    pub(super) fn cancelled_by(token: u64) -> Option<Self> {
+        (token & CANCEL != 0).then(|| Self::of(token & !CANCEL))
     }
 }
 
@@ -144,6 +157,11 @@ impl Socket {
             Outgoing::Send(sending) if sending.has_file() => [receive, Some(Operation::Send), Some(Operation::PollOut)],
             Outgoing::Send(_) => [receive, Some(Operation::Send), None],
         }
+    }
+
+    /// Whether no operation of the socket should be under way: of one that is open, the receives.
+    pub(super) fn is_to_rest(&self) -> bool {
+        self.state == State::Closing || self.paused && self.armed
     }
 
     pub(super) fn raw(&self) -> Fd {

@@ -123,6 +123,41 @@ pub(crate) fn a_reset_drops_what_was_not_taken<D: Driver>(open: Open<'_, D>) {
     assert!(stage.socket(client).received.len() < BYTES);
 }
 
+/// The kernel has taken the send, and does not wait for room yet.
+pub(crate) fn a_reset_right_behind_a_send_drops_it<D: Driver>(open: Open<'_, D>) {
+    // More than loopback's largest buffers of both sides together.
+    const BYTES: usize = 48_000_000;
+    let mut stage = open(8);
+    let (listener, addr) = stage.listen(LOOPBACK_V4);
+    let (client, server) = stage.pair(listener, addr);
+    stage.driver.pause(client);
+    stage.settle();
+    stage.send(server, pattern(1, 0, BYTES));
+    stage.reset(server);
+    stage.settle();
+    stage.driver.resume(client);
+    stage.until("the reset is seen", |stage| stage.socket(client).failed.is_some());
+    assert!(stage.socket(client).received.len() < BYTES);
+}
+
+/// The kernel has taken the receive, which finds bytes at once.
+pub(crate) fn a_pause_right_behind_a_resume_pauses<D: Driver>(open: Open<'_, D>) {
+    const BYTES: usize = 48_000_000;
+    let mut stage = open(8);
+    let (listener, addr) = stage.listen(LOOPBACK_V4);
+    let (client, server) = stage.pair(listener, addr);
+    stage.driver.pause(server);
+    stage.send(client, pattern(6, 0, BYTES));
+    stage.settle();
+    stage.driver.resume(server);
+    stage.driver.pause(server);
+    stage.settle();
+    let at_pause = stage.socket(server).received.len();
+    assert!(at_pause < BYTES / 2, "{at_pause} bytes came");
+    stage.settle();
+    assert_eq!(stage.socket(server).received.len(), at_pause);
+}
+
 /// A directory with one file of `bytes` patterned bytes, which is open.
 pub(crate) fn file_of(bytes: usize) -> (TempDir, Rc<File>) {
     const NAME: &CStr = c"file";

@@ -152,7 +152,7 @@ over_all_drivers! {
     flow:
         transfers_megabytes_both_ways_at_once sends_nothing_at_once a_second_send_panics
         a_paused_receiver_holds_the_sender_back sends_files_with_heads tells_what_the_peer_has_not_acknowledged
-        a_reset_drops_what_was_not_taken;
+        a_reset_drops_what_was_not_taken a_reset_right_behind_a_send_drops_it a_pause_right_behind_a_resume_pauses;
     faults:
         a_port_without_listener_refuses unread_bytes_at_close_do_not_end_in_silence sending_to_nobody_fails
         a_file_that_is_too_short_fails_the_send a_file_that_has_changed_fails_the_send_that_ends_its_response
