@@ -13,7 +13,7 @@ SINCE ?= HEAD
 THREADS ?= $(shell echo $$((2 * $$(nproc))))
 NEXTEST = PATH="$${XDG_CACHE_HOME:-$$HOME/.cache}/thalweg-tests/bin:$$PATH" $(CARGO) nextest run --locked --test-threads $(THREADS)
 
-.PHONY: help demo package test test-full check setup format lint tests doctests replay instructions docs fuzz
+.PHONY: help demo package test test-full check setup format lint tests mutations doctests replay instructions docs fuzz
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,11 +44,12 @@ test: ## Run all checks, as CI does
 # For nights and releases.
 test-full: export THALWEG_TEST_FULL = 1
 test-full: export THALWEG_TEST_DRIVERS = all
-test-full: ## Run all checks with both drivers, long seeds and live tools, and fuzz each target for FUZZ_SECONDS
+test-full: ## Run all checks with both drivers, long seeds, live tools and mutations, and fuzz each target for FUZZ_SECONDS
 	@$(MAKE) --no-print-directory setup
 	@$(MAKE) --no-print-directory format
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory tests NEXTEST_OPTIONS="--run-ignored all"
+	@$(MAKE) --no-print-directory mutations
 	@$(MAKE) --no-print-directory doctests
 	@$(MAKE) --no-print-directory instructions
 	@$(MAKE) --no-print-directory docs
@@ -74,6 +75,9 @@ lint: ## Lint all targets; warnings are errors
 
 tests: ## Run the tests: unit, property, simulated, driver contract, fuzz corpus, end to end
 	$(NEXTEST) --workspace $(NEXTEST_OPTIONS)
+
+mutations: ## Put back defects that were fixed once, one at a time, and see whether their tests notice
+	tests/mutations/run
 
 doctests: ## Run the examples in the documentation of the crates that have some
 	$(CARGO) test --locked --doc --workspace

@@ -10,6 +10,7 @@ use std::thread;
 
 use tempfile::TempDir;
 
+use crate::content::numbered;
 use crate::curl::fetch;
 use crate::process::{PATIENCE, free_port, until};
 use crate::server::{Server, Tree};
@@ -91,7 +92,7 @@ impl Node {
 }
 
 fn big() -> Vec<u8> {
-    (0..BIG_BYTES as u32 / 4).flat_map(|number| number.wrapping_mul(2_654_435_761).to_be_bytes()).collect()
+    numbered(BIG_BYTES)
 }
 
 fn put(folder: &Path, name: &str, content: &[u8]) {

@@ -62,21 +62,16 @@ fn covers(interval: &Value, truth: f64) -> bool {
 #[test]
 fn rounds_are_interleaved_and_balanced() {
     let server = Yardstick::start("100us");
-    let run = |seed: &str| {
-        let sides = [server.url(), server.url()];
-        let sides = sides.each_ref().map(String::as_str);
-        let ended = valid(|| compare(&[&sides, &SHORT, &ROBUST, &["--json", "--seed", seed]]));
-        assert_eq!(ended.code, Some(0), "{}", brief(&ended));
-        comparison(&ended)
-    };
-    let first = run("1");
+    let urls = [server.url(), server.url()];
+    let ended = valid(|| compare(&[&urls.each_ref().map(String::as_str), &SHORT, &ROBUST, &["--json", "--seed", "1"]]));
+    assert_eq!(ended.code, Some(0), "{}", brief(&ended));
+    let first = comparison(&ended);
     let order = sides(&first);
     assert_eq!(order.len(), 16, "{order}");
     for block in 0..4 {
         let block = &order[4 * block..4 * block + 4];
         assert!(["ABBA", "BAAB"].contains(&block), "{order}");
     }
-    assert_ne!(sides(&run("2")), sides(&run("5")), "the order follows from the seed");
     for round in listed(&first, "rounds") {
         assert_eq!((round["counts"].as_bool(), listed(round, "trials").len()), (Some(true), 1), "{round}");
     }

@@ -73,6 +73,7 @@ mod compare;
 mod configuration;
 mod conformance;
 mod connections;
+mod content;
 mod credentials;
 mod curl;
 mod demo;

@@ -11,6 +11,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use crate::content::numbered;
 use crate::drivers::BOTH_DRIVERS;
 use crate::process::{ExitedProcess, PATIENCE, Process, copy_program, program, run_thalweg, signal, thalweg, until};
 
@@ -39,7 +40,7 @@ impl Place {
 }
 
 fn large() -> Vec<u8> {
-    (0..LARGE_BYTES as u32 / 4).flat_map(u32::to_be_bytes).collect()
+    numbered(LARGE_BYTES)
 }
 
 /// Waits until the server has reported for the `nth` time where it listens: host and port, or the

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
+use crate::content::numbered;
 use crate::process::{ExitedProcess, PATIENCE, Process, thalweg, until};
 
 /// The content of `text.txt`.
@@ -105,7 +106,7 @@ impl Server {
 
 /// Larger than any buffer on the way.
 pub(crate) fn large() -> Vec<u8> {
-    (0..750_000u32).flat_map(u32::to_be_bytes).collect()
+    numbered(3_000_000)
 }
 
 fn fill(root: &Path) {

@@ -8,7 +8,9 @@ use thalweg_sys::resource_limits::raise_descriptors;
 
 use crate::attackers;
 use crate::authority::{Authority, Issued, Validity};
+use crate::content::numbered;
 use crate::curl;
+use crate::downloads::download_count;
 use crate::drivers::{BOTH_DRIVERS, drivers};
 use crate::http2;
 use crate::operation::{Successor, ended_well};
@@ -53,7 +55,7 @@ impl Place {
 }
 
 fn large() -> Vec<u8> {
-    (0..LARGE_BYTES as u32 / 4).flat_map(|number| number.wrapping_mul(0x9e37_79b9).to_be_bytes()).collect()
+    numbered(LARGE_BYTES)
 }
 
 /// A configuration with one certificate, and more before and within `[tls]`.
@@ -163,11 +165,11 @@ fn downloads_that_share_connections_survive_reloads_and_upgrades_over_tls() {
 
 #[test]
 fn downloads_of_http_1_survive_reloads_and_upgrades_over_tls() {
-    const DOWNLOADS: usize = 2000;
     /// The half of it is more than the buffers between server and client hold.
     const FILE_BYTES: usize = 1_500_000;
+    let downloads = download_count();
     // Many hosts give a shell fewer than these downloads and other tests need.
-    raise_descriptors(2 * DOWNLOADS as u64).unwrap();
+    raise_descriptors(2 * downloads as u64).unwrap();
     let content = &large()[..FILE_BYTES];
     // Both drivers: each sends encrypted files in its own way.
     for driver in BOTH_DRIVERS {
@@ -176,12 +178,12 @@ fn downloads_of_http_1_survive_reloads_and_upgrades_over_tls() {
         let root = place.path("root");
         fs::write(place.path("root/file"), content).unwrap();
         let server = Server::start(&[&root, "--listen", "127.0.0.1:0", "--tls", &certificate, "--driver", driver]);
-        let (port, count, ca) = (server.port.to_string(), DOWNLOADS.to_string(), place.path("ca.pem"));
+        let (port, count, ca) = (server.port.to_string(), downloads.to_string(), place.path("ca.pem"));
         let digest = http2::sha256(content);
         let client = http2::begun("tls_downloads.py", &[&port, &count, "/file", &digest, &ca, "a.test"]);
         server.process.signal("HUP");
         let successor = Successor::of(&server.process);
-        http2::finish_all(client, DOWNLOADS);
+        http2::finish_all(client, downloads);
         ended_well(&server.process.wait(PATIENCE));
         successor.end();
     }
