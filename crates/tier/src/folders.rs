@@ -52,20 +52,50 @@ pub trait ListedFolder: Send + Sync {
     /// Bytes of memory held.
     fn bytes(&self) -> usize;
 
-    /// The page that a query names, compressed if `is_gzip` and if that is worth it; `None` if
-    /// there is no such page. May take long.
-    fn page(&self, query: Option<&str>, is_gzip: bool) -> Option<FolderPage>;
+    /// The page that a request asks for; `None` if there is no such page. May take long.
+    ///
+    /// # Errors
+    /// The request asks for all entries in a form that does not say that some are missing.
+    fn page(&self, asked: FolderView<'_>) -> Result<Option<FolderPage>, IncompleteListing>;
 }
 
+/// The properties of a request for a page.
+#[derive(Clone, Copy, Debug)]
+pub struct FolderView<'q> {
+    /// Its query.
+    pub query: Option<&'q str>,
+    /// The client names HTML among the media types that it accepts.
+    pub names_html: bool,
+    /// It accepts gzip, which is used if that is worth it.
+    pub is_gzip: bool,
+}
+
+/// Not all entries of a folder are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IncompleteListing;
+
 /// A page of a folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderPage {
     /// Its fields, ETag among them.
     pub fields: Vec<(&'static str, Vec<u8>)>,
     /// The value of its ETag.
     pub tag: Vec<u8>,
     /// Its bytes.
-    pub body: Bytes,
+    pub body: FolderBody,
+}
+
+/// The bytes of a page.
+pub enum FolderBody {
+    /// All of them.
+    Memory(Bytes),
+    /// Pieces that are made one after the other, so that their length is not known.
+    Pieces(Box<dyn FolderPieces>),
+}
+
+/// The pieces of a page.
+pub trait FolderPieces: Send {
+    /// The next one, of at least one byte; `None` after the last. May take long.
+    fn next(&mut self) -> Option<Bytes>;
 }
 
 /// The folders that were listed lately.

@@ -63,7 +63,7 @@ pub use ask::{Answered, Ask};
 pub use cluster::{Cluster, PART_BYTES, PEER_FIELD};
 pub use consistent::ConsistentRule;
 pub use counters::Counts;
-pub use folders::{FolderPage, FolderPages, ListedFolder};
+pub use folders::{FolderBody, FolderPage, FolderPages, FolderPieces, FolderView, IncompleteListing, ListedFolder};
 pub use mount::Mount;
 pub use origins::Origins;
 pub use peer::Peer;

@@ -9,9 +9,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use thalweg_caching::{FieldLines, StoredFields};
 use thalweg_origin::{AttemptPolicy, Body, FailureKind, FetchError, Method, Note, OriginGroup, Request, Response};
+use thalweg_wire::accept::names_html;
 use thalweg_wire::coding::{AcceptEncoding, Coding};
 
-use crate::folders::{FolderPage, FolderPages, ListedFolders, beside};
+use crate::folders::{
+    FolderBody, FolderPage, FolderPages, FolderPieces, FolderView, IncompleteListing, ListedFolders, beside,
+};
 use crate::upstream::{BoxFuture, Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse};
 
 /// How long after its lifetime a listing may be used while it is made anew, in seconds.
@@ -81,10 +84,13 @@ impl Origins {
         };
         let (folder, query) = (Arc::clone(&listed.folder), query.map(str::to_owned));
         let is_gzip = fields.first("accept-encoding").is_some_and(accepts_gzip);
-        let Some(page) = beside(move || folder.page(query.as_deref(), is_gzip)).await? else {
-            return Ok(nothing.into());
-        };
-        Ok(page_response(page, fields, listed.fresh_s(), asked.method == Method::HEAD))
+        let names_html = names_html(fields.all("accept"));
+        let page = beside(move || folder.page(FolderView { query: query.as_deref(), names_html, is_gzip })).await?;
+        match page {
+            Ok(Some(page)) => Ok(page_response(page, fields, listed.fresh_s(), asked.method == Method::HEAD)),
+            Ok(None) => Ok(nothing.into()),
+            Err(IncompleteListing) => Err(incomplete(path)),
+        }
     }
 
     /// Whether there is a folder of a name that no object has. An origin that does not tell has
@@ -196,10 +202,25 @@ fn page_response(page: FolderPage, request: &StoredFields, fresh_s: u64, is_head
     let lifetime = format!("max-age={fresh_s}, stale-while-revalidate={STALE_WHILE_REVALIDATE_S}");
     fields.push("Cache-Control", lifetime.as_bytes());
     let is_unchanged = request.first("if-none-match").is_some_and(|condition| names_tag(condition, &page.tag));
-    let (status, body) = if is_unchanged { (304, Bytes::new()) } else { (200, page.body) };
-    let length = Some(body.len() as u64).filter(|_| !is_unchanged);
-    let content = Box::new(Whole(Some(body).filter(|body| !is_head && !body.is_empty())));
+    let status = if is_unchanged { 304 } else { 200 };
+    let (length, content): (_, Box<dyn UpstreamContent>) = match page.body {
+        _ if is_unchanged => (None, Box::new(Whole(None))),
+        FolderBody::Memory(body) => {
+            let length = Some(body.len() as u64);
+            (length, Box::new(Whole(Some(body).filter(|body| !is_head && !body.is_empty()))))
+        }
+        FolderBody::Pieces(_) if is_head => (None, Box::new(Whole(None))),
+        FolderBody::Pieces(pieces) => (None, Box::new(Pieces(Some(pieces)))),
+    };
     UpstreamResponse { status, fields, length, content, version: None, is_peers: false }
+}
+
+/// A program that asks for all entries would take those that are known for all that there are.
+fn incomplete(path: &str) -> UpstreamFailure {
+    let reason = format!(
+        "the folder {path} has more entries than can be listed: for a part of them, ask for ?page=1 or ?format=json"
+    );
+    UpstreamFailure { status: 502, reason: reason.into() }
 }
 
 /// 301 to the folder of a path: relative, since the mount may be elsewhere than the bucket's root.
@@ -237,6 +258,29 @@ impl UpstreamContent for Whole {
     fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Arc<str>>>> {
         let next = self.0.take().map(Ok);
         Box::pin(async move { next })
+    }
+}
+
+/// Content that is made piece by piece; `None` if that has failed.
+struct Pieces(Option<Box<dyn FolderPieces>>);
+
+impl UpstreamContent for Pieces {
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Arc<str>>>> {
+        let pieces = self.0.take();
+        Box::pin(async move {
+            let mut pieces = pieces?;
+            let made = beside(move || {
+                let piece = pieces.next();
+                (pieces, piece)
+            });
+            match made.await {
+                Ok((pieces, piece)) => {
+                    self.0 = Some(pieces);
+                    piece.map(Ok)
+                }
+                Err(failure) => Some(Err(failure.reason)),
+            }
+        })
     }
 }
 

@@ -110,7 +110,7 @@ fn parse_element(element: &[u8]) -> Option<(&[u8], Quality)> {
 }
 
 /// `0` or `1` with up to three decimals, and not more than 1 (RFC 9110, 12.4.2).
-fn parse_quality(value: &[u8]) -> Option<Quality> {
+pub(crate) fn parse_quality(value: &[u8]) -> Option<Quality> {
     let (whole, decimals) = match value {
         [whole] => (whole, &[][..]),
         [whole, b'.', decimals @ ..] if decimals.len() <= 3 => (whole, decimals),

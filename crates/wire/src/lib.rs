@@ -37,6 +37,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod accept;
 mod authority;
 mod body;
 mod bounds;

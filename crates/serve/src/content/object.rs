@@ -17,7 +17,7 @@ use thalweg_wire::validator::{EntityTag, Validators};
 
 use crate::content::forwarded::{Described, Forwarded};
 use crate::content::policy::ResponsePolicy;
-use crate::content::relay::{BodyReader, MemoryBody};
+use crate::content::relay::{BodyReader, MadeBody, MemoryBody};
 use crate::content::tier::Inbox;
 
 /// An origin's object under a name. The parts that the most common request needs lie together,
@@ -87,6 +87,8 @@ pub(crate) enum Source {
     File(Rc<File>),
     /// From the cache tier, which may still fetch them.
     Fragments(Arc<dyn Fragments>, Arc<Inbox>),
+    /// Made while they are sent.
+    Made(Arc<dyn MadeBody>, Arc<Inbox>),
 }
 
 impl Object {
@@ -102,6 +104,16 @@ impl Object {
         let length = file.stamp.size;
         let (rendering, metadata) = (Rendering::of(Vec::new()), Box::new(metadata));
         Self { rendering, rendered_fields: None, length, source: Source::File(Rc::new(file)), variants, metadata }
+    }
+
+    /// An object whose body is made while it is sent.
+    pub(crate) fn made(
+        metadata: Metadata,
+        (body, inbox): (Arc<dyn MadeBody>, Arc<Inbox>),
+        variants: Box<[Self]>,
+    ) -> Self {
+        let (rendering, metadata) = (Rendering::of(Vec::new()), Box::new(metadata));
+        Self { rendering, rendered_fields: None, length: 0, source: Source::Made(body, inbox), variants, metadata }
     }
 
     /// An object of the cache tier, which came at this second. A body in memory of up to
@@ -162,6 +174,7 @@ impl Object {
             + forwarded
             + self.rendering.body().len()
             + if is_in_memory { self.length as usize } else { 0 }
+            + if let Source::Made(body, _) = &self.source { body.bytes() } else { 0 }
             + self.variants.iter().map(Self::bytes).sum::<usize>()
     }
 
@@ -182,7 +195,7 @@ impl Object {
             || self.variants.iter().any(|variant| variant.is_sent_from(change))
     }
 
-    /// Bytes of the whole.
+    /// Bytes of the whole; 0 if they are [made](Self::is_made).
     #[inline]
     pub(crate) fn length(&self) -> u64 {
         self.length
@@ -214,14 +227,24 @@ impl Object {
     /// Whether its bytes are read piece by piece.
     #[inline]
     pub(crate) fn is_stream(&self) -> bool {
-        matches!(self.source, Source::Fragments(..))
+        matches!(self.source, Source::Fragments(..) | Source::Made(..))
     }
 
-    /// A reader of a range, if its bytes are read piece by piece.
+    /// Whether its bytes are made while they are sent, so that nobody knows how many there are.
+    pub(crate) fn is_made(&self) -> bool {
+        matches!(self.source, Source::Made(..))
+    }
+
+    /// A reader of a range, or of all that is made, if its bytes are read piece by piece.
     pub(crate) fn reader(&self, range: Range<u64>) -> Option<BodyReader> {
-        let Source::Fragments(fragments, inbox) = &self.source else { return None };
-        let length = range.end - range.start;
-        Some(BodyReader::new(Arc::clone(fragments).reader(range), Some(length), Arc::clone(inbox)))
+        match &self.source {
+            Source::Memory | Source::File(_) => None,
+            Source::Fragments(fragments, inbox) => {
+                let length = range.end - range.start;
+                Some(BodyReader::new(Arc::clone(fragments).reader(range), Some(length), Arc::clone(inbox)))
+            }
+            Source::Made(body, inbox) => Some(BodyReader::new(body.reader(), None, Arc::clone(inbox))),
+        }
     }
 
     /// Whether there are others to choose from.
@@ -272,7 +295,7 @@ impl Object {
     #[inline]
     pub(crate) fn span(&self, span: Range<u64>) -> Option<FileSpan> {
         match &self.source {
-            Source::Memory | Source::Fragments(..) => None,
+            Source::Memory | Source::Fragments(..) | Source::Made(..) => None,
             Source::File(file) => {
                 Some(FileSpan { file: Rc::clone(file), offset: span.start, len: span.end - span.start })
             }

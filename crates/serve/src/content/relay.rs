@@ -83,6 +83,15 @@ impl BodyReader {
     }
 }
 
+/// A body that is made while it is sent: its length is known at its end.
+pub(crate) trait MadeBody: Send + Sync {
+    /// A reader from its beginning.
+    fn reader(&self) -> Box<dyn Reader>;
+
+    /// Bytes of memory held.
+    fn bytes(&self) -> usize;
+}
+
 /// A body in memory that is too large to be kept with its head.
 pub(crate) struct MemoryBody(pub(crate) Bytes);
 

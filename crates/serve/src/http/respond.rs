@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use thalweg_caching::FieldLines;
 use thalweg_sys::{Instant, SocketId};
+use thalweg_wire::accept::names_html;
 use thalweg_wire::target::Target;
 use thalweg_wire::{Method, RequestHead};
 
@@ -322,7 +323,8 @@ impl Responder {
         context: RequestContext,
         out: &mut impl Encoder,
     ) -> Answer {
-        let listing = ListingRequest { site, name: &self.name, query };
+        let names_html = names_html(request.fields.all("accept"));
+        let listing = ListingRequest { site, name: &self.name, query, names_html };
         let folders = &mut self.origin.folders;
         match self.listings.open(listing, outcomes.listing, folders, &self.date_cache, context.now) {
             Opening::Object(page, mount) => {

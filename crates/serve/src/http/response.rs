@@ -301,20 +301,25 @@ impl<'o> Response<'o> {
 
     /// Whether the length of the body is known only at its end.
     pub(crate) fn is_of_unknown_length(&self) -> bool {
-        matches!(self, Self::Relayed(Relayed { length: None, body: Some(_), .. }))
+        match self {
+            Self::Whole(object) => object.is_made(),
+            Self::Selected(Selected { is_head: false, object, .. }) => object.is_made(),
+            Self::Relayed(Relayed { length: None, body: Some(_), .. }) => true,
+            _ => false,
+        }
     }
 
     /// Whether there is no byte of a body.
     pub(crate) fn is_bodiless(&self) -> bool {
         match self {
-            Self::Whole(object) => object.length() == 0,
-            Self::Selected(Selected { is_head, part: Part::Whole, object, .. }) => *is_head || object.length() == 0,
+            Self::Whole(object) => is_empty(object),
+            Self::Selected(Selected { is_head, part: Part::Whole, object, .. }) => *is_head || is_empty(object),
             Self::Selected(selected) => selected.is_head,
             Self::NotModified(_) => true,
             Self::Text(text) => text.is_head,
             Self::Relayed(relayed) => relayed.body.is_none(),
             Self::Page(page) => {
-                let is_empty = page.object.is_some_and(|object| object.length() == 0);
+                let is_empty = page.object.is_some_and(is_empty);
                 page.is_head || page.status == 204 || is_empty
             }
         }
@@ -430,6 +435,10 @@ fn page_text(status: u16) -> String {
     format!("<!doctype html>\n{PAGE_META}\n<title>{status} {reason}</title>\n<h1>{status} {reason}</h1>\n")
 }
 
+fn is_empty(object: &Object) -> bool {
+    object.length() == 0 && !object.is_made()
+}
+
 fn body_of(object: &Object, span: Range<u64>) -> Body<'_> {
     match object.source() {
         Source::Memory => {
@@ -437,7 +446,7 @@ fn body_of(object: &Object, span: Range<u64>) -> Body<'_> {
             Body::Memory(bytes, begins_at + span.start as usize..begins_at + span.end as usize)
         }
         Source::File(_) => object.span(span).map_or(Body::Empty, Body::File),
-        Source::Fragments(..) => object.reader(span).map_or(Body::Empty, Body::Stream),
+        Source::Fragments(..) | Source::Made(..) => object.reader(span).map_or(Body::Empty, Body::Stream),
     }
 }
 
@@ -459,7 +468,9 @@ fn write_object_fields(object: &Object, part: &Part<'_>, digest: Option<Algorith
     if let Some(coding) = metadata.coding {
         out.field("Content-Encoding", coding.name().as_bytes());
     }
-    out.field("Accept-Ranges", b"bytes");
+    if !object.is_made() {
+        out.field("Accept-Ranges", b"bytes");
+    }
     out.block(&metadata.policy.fields);
     if let Some(algorithm) = digest
         && let Some(digest) = &metadata.digests[algorithm as usize]
@@ -493,6 +504,7 @@ fn write_extent_fields(object: &Object, part: &Part<'_>, out: &mut impl FieldSin
         _ => out.field("Content-Type", object.metadata().content_type.as_bytes()),
     }
     let length = match part {
+        Part::Whole if object.is_made() => return,
         Part::Whole => object.length(),
         Part::Range(range) => range.length(),
         Part::Ranges(multipart) => multipart.content_length(),

@@ -103,7 +103,8 @@ pub(crate) fn select(request: &RequestHead<'_>, object: &Object, second: i64) ->
         }
     }
     let range = match decision.verdict {
-        Verdict::Proceed => decision.range.and_then(RangeSet::parse),
+        // A body that is made while it is sent has no ranges.
+        Verdict::Proceed => decision.range.filter(|_| !object.is_made()).and_then(RangeSet::parse),
         Verdict::NotModified => return Ok(Selection::NotModified),
         Verdict::PreconditionFailed => return Err(Unmet::Condition),
     };

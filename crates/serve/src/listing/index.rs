@@ -6,8 +6,11 @@
 //! a beginning instead of a sample.
 
 use std::cmp::{Ordering, Reverse};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::OnceLock;
+
+use foldhash::quality::FixedState;
 
 use super::natural;
 use super::view::{Sort, View};
@@ -36,6 +39,26 @@ pub(crate) struct Page<'i> {
     pub(crate) pages: u32,
     /// Entries on all pages.
     pub(crate) matching: usize,
+}
+
+/// The entries of a view on one page, by their places, to be taken one after the other.
+pub(crate) struct Places {
+    view: View,
+    /// The entries whose names contain the text of a filter; `None` without one.
+    matching: Option<Box<[u32]>>,
+    len: usize,
+}
+
+impl Places {
+    /// How many entries there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes of memory held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.matching.as_ref().map_or(0, |matching| size_of_val(&**matching))
+    }
 }
 
 /// The size of a folder's content.
@@ -244,16 +267,49 @@ impl Index {
     /// The page of the entries whose names contain the text of the view's filter. All names are
     /// looked at, and places are kept in 4 bytes each.
     fn filtered_page(&self, view: View, page_entries: usize) -> Page<'_> {
-        let order = self.order(view);
-        let text = view.filter.text();
-        let places = (0..self.len()).map(|place| self.at_place(place, order, view));
-        let matching: Vec<u32> =
-            places.filter(|&at| contains(&self.names[self.entries[at].name()], text)).map(|at| at as u32).collect();
+        let matching = self.matching(view);
         let pages = matching.len().div_ceil(page_entries).max(1) as u32;
         let page = view.page.min(pages - 1);
         let items = matching.iter().skip(page as usize * page_entries).take(page_entries);
         let items = items.map(|&at| self.item(at as usize)).collect();
         Page { items, page, pages, matching: matching.len() }
+    }
+
+    /// The entries whose names contain the text of the view's filter, in the order of the view.
+    fn matching(&self, view: View) -> Box<[u32]> {
+        let order = self.order(view);
+        let text = view.filter.text();
+        let places = (0..self.len()).map(|place| self.at_place(place, order, view));
+        places.filter(|&at| contains(&self.names[self.entries[at].name()], text)).map(|at| at as u32).collect()
+    }
+
+    /// The places of all entries of a view. What takes long is done here: sorting and filtering.
+    pub(crate) fn places(&self, view: View) -> Places {
+        let matching = if view.filter.is_empty() { None } else { Some(self.matching(view)) };
+        self.order(view);
+        let len = matching.as_ref().map_or(self.len(), |matching| matching.len());
+        Places { view, matching, len }
+    }
+
+    /// The entry at one of the places of a view, which has as many.
+    pub(crate) fn at(&self, places: &Places, place: usize) -> Item<'_> {
+        self.item(match &places.matching {
+            Some(matching) => matching[place] as usize,
+            None => self.at_place(place, self.order(places.view), places.view),
+        })
+    }
+
+    /// A number that tells the content of the folder from that of another one, or of the same one
+    /// later: all that is known of all entries goes into it.
+    pub(crate) fn version(&self) -> u64 {
+        let mut hasher = FixedState::default().build_hasher();
+        let Tally { folders, files, bytes, omitted, is_cut_off, .. } = self.tally;
+        (folders, files, bytes, omitted, is_cut_off).hash(&mut hasher);
+        for entry in &self.entries {
+            (&self.names[entry.name()], entry.kind as u8, entry.size, entry.modified_s).hash(&mut hasher);
+        }
+        self.digests.hash(&mut hasher);
+        hasher.finish()
     }
 
     /// The entry at a place in an order.
@@ -429,10 +485,53 @@ mod tests {
             ("filter=b&page=99", 1, "b10", 2, 1, 2),
             ("filter=a-name-that-is-longer-than-all", 9, "", 0, 0, 1),
         ] {
-            let found = index.page(View::parse(Some(query.as_bytes())), page_entries).unwrap();
+            let found = index.page(View::parse(Some(query.as_bytes()), true), page_entries).unwrap();
             let names: Vec<_> = found.items.iter().map(|item| str::from_utf8(item.name).unwrap()).collect();
             let figures = (found.matching, found.page, found.pages);
             assert_eq!((names.join(" ").as_str(), figures), (expected, (matching, page, pages)), "{query}");
+        }
+    }
+
+    #[test]
+    fn all_entries_are_those_of_one_page_of_all() {
+        for folders_first in [true, false] {
+            let index = index(folders_first);
+            for query in ["", "order=desc", "sort=date", "sort=size&order=desc", "filter=b&sort=date", "filter=nowhere"]
+            {
+                let view = View::parse(Some(query.as_bytes()), false);
+                let places = index.places(view);
+                let all: Vec<_> = (0..places.len()).map(|place| index.at(&places, place)).collect();
+                assert_eq!(all, index.page(view, usize::MAX).unwrap().items, "{query}");
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_is_known_of_an_entry_is_part_of_the_version() {
+        let version = |items: &[Item<'_>], digest: Option<[u8; 32]>| {
+            let mut builder = Builder::new(true, 1 << 20);
+            items.iter().for_each(|&item| builder.push(item, 0));
+            let mut index = builder.finish();
+            index.set_digests(|_, _| digest);
+            index.version()
+        };
+        let plain = version(&[item("a", 5, 30), item("b", 5, 30)], None);
+        assert_eq!(
+            version(&[item("b", 5, 30), item("a", 5, 30)], None),
+            plain,
+            "the order in the folder does not matter"
+        );
+        for other in [
+            version(&[item("a", 5, 30)], None),
+            version(&[item("a", 5, 30), item("c", 5, 30)], None),
+            version(&[item("a", 5, 30), item("b", 6, 30)], None),
+            version(&[item("a", 6, 30), item("b", 4, 30)], None),
+            version(&[item("a", 5, 30), item("b", 5, 31)], None),
+            version(&[item("a", 5, 30), item("b/", 5, 30)], None),
+            version(&[item("ab", 5, 30), item("", 5, 30)], None),
+            version(&[item("a", 5, 30), item("b", 5, 30)], Some([1; 32])),
+        ] {
+            assert_ne!(other, plain);
         }
     }
 

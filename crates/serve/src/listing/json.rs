@@ -5,11 +5,10 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use super::folder::Folder;
-use super::index::{Item, Kind, Page};
-
-use super::style::Style;
+use super::frame::{Frame, Shown};
+use super::index::{Item, Kind};
 use super::text;
-use super::view::View;
+use super::view::{Extent, View};
 
 /// Names the form; a change that breaks readers changes the number.
 const SCHEMA: &str = "thalweg.listing/1";
@@ -37,7 +36,8 @@ struct Document<'d> {
     pages: u64,
     previous: Option<String>,
     next: Option<String>,
-    entries: Vec<Entry<'d>>,
+    /// The last member, so that the entries can be written behind all others.
+    entries: [(); 0],
 }
 
 #[derive(Serialize)]
@@ -53,35 +53,54 @@ struct Entry<'d> {
     sha256: Option<String>,
 }
 
-/// The JSON of a view, with a line feed behind it; `None` if it has no such page. `path` is the
-/// folder's on the site.
-pub(super) fn json(folder: &Folder, path: &[u8], style: &Style, view: View) -> Option<String> {
-    let index = &folder.index;
-    let Page { items, page, pages, matching } = index.page(view, style.page_entries)?;
-    let view = View { page, ..view };
+/// The JSON of a page with these entries, with a line feed behind it. `path` is the folder's on the
+/// site.
+pub(super) fn json(folder: &Folder, path: &[u8], (shown, items): (Shown, Vec<Item<'_>>)) -> String {
+    let Frame { before: mut text, after } = frame(folder, path, shown);
+    items.into_iter().enumerate().for_each(|(place, item)| push_entry(item, place == 0, &mut text));
+    text.push_str(&after);
+    text
+}
+
+/// The JSON around the entries.
+pub(super) fn frame(folder: &Folder, path: &[u8], shown: Shown) -> Frame {
+    let Shown { view, pages, matching } = shown;
+    let tally = &folder.index.tally;
     let filter = String::from_utf8_lossy(view.filter.text());
+    // A program that goes back to the first page would get all without naming it.
+    let named = View { extent: Extent::Named, ..view };
     let document = Document {
         schema: SCHEMA,
         path: &String::from_utf8_lossy(path),
         sort: view.sort.name(),
         order: view.direction(),
-        folders: index.tally.folders,
-        files: index.tally.files,
-        bytes: index.tally.bytes,
-        omitted: index.tally.omitted,
-        incomplete: index.tally.is_cut_off.then_some(true),
+        folders: tally.folders,
+        files: tally.files,
+        bytes: tally.bytes,
+        omitted: tally.omitted,
+        incomplete: tally.is_cut_off.then_some(true),
         filter: (!filter.is_empty()).then_some(&*filter),
         matching: (!filter.is_empty()).then_some(matching as u64),
-        page: u64::from(page) + 1,
+        page: u64::from(view.page) + 1,
         pages: pages.into(),
-        previous: (view.page > 0).then(|| View { page: view.page - 1, ..view }.link()),
-        next: (page + 1 < pages).then(|| View { page: view.page + 1, ..view }.link()),
-        entries: items.into_iter().map(entry).collect(),
+        previous: (view.page > 0).then(|| View { page: view.page - 1, ..named }.link()),
+        next: shown.next().map(View::link),
+        entries: [],
     };
     // Strings and numbers cannot fail to be written.
-    let mut text = serde_json::to_string(&document).ok()?;
-    text.push('\n');
-    Some(text)
+    let text = serde_json::to_string(&document).unwrap_or_default();
+    Frame { before: text.strip_suffix(END).unwrap_or(&text).to_owned(), after: format!("{END}\n") }
+}
+
+/// The end of a document, behind the last entry.
+const END: &str = "]}";
+
+/// Writes an entry, behind others or as the first one.
+pub(super) fn push_entry(item: Item<'_>, is_first: bool, out: &mut String) {
+    if !is_first {
+        out.push(',');
+    }
+    out.push_str(&serde_json::to_string(&entry(item)).unwrap_or_default());
 }
 
 fn entry(item: Item<'_>) -> Entry<'_> {
@@ -104,6 +123,7 @@ mod tests {
     use super::*;
     use crate::config::ListingStyle;
     use crate::listing::index::Builder;
+    use crate::listing::style::Style;
 
     #[test]
     fn documents_are_as_they_were() {
@@ -119,7 +139,10 @@ mod tests {
         let folder = Folder::of_index(builder.finish());
         let style = ListingStyle { page_entries: 3, ..ListingStyle::default() };
         let style = Style::compile(&style).unwrap();
-        let document = |query: &str| json(&folder, b"/pub/\xff/", &style, View::parse(Some(query.as_bytes())));
+        let document = |query: &str| {
+            let view = View::parse(Some(query.as_bytes()), true);
+            Some(json(&folder, b"/pub/\xff/", Shown::page(&folder, &style, view)?))
+        };
         let first = document("format=json").unwrap();
         insta::assert_snapshot!("first", first);
         insta::assert_snapshot!("second", document("format=json&sort=size&order=desc&page=2").unwrap());
@@ -127,7 +150,8 @@ mod tests {
         let mut index = folder.index;
         index.set_digests(|name, _| (name == b"last").then_some([0xa5; 32]));
         let folder = Folder::of_index(index);
-        let text = json(&folder, b"/", &style, View::parse(Some(b"format=json&filter=A"))).unwrap();
+        let view = View::parse(Some(b"format=json&filter=A"), true);
+        let text = json(&folder, b"/", Shown::page(&folder, &style, view).unwrap());
         let filtered: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&filtered["filter"], &filtered["matching"]), (&"a".into(), &1.into()), "{text}");
         assert_eq!(filtered["entries"][0]["sha256"], "a5".repeat(32));

@@ -3,12 +3,14 @@
 //! [`Listings`] keeps, per loop and bounded in bytes, the folders that were read and the pages that
 //! were made of them; a page is an [`Object`] like any file, so that conditions, HEAD and ranges
 //! mean the same. A job reads and renders, because that may take long, and compresses pages that
-//! are worth it: the compressed page is a variant of the page, kept and forgotten with it.
+//! are worth it: the compressed page is a variant of the page, kept and forgotten with it. A
+//! program gets all entries of a folder, which are written while they are sent.
 //!
 //! Lacking on purpose: scripts, thumbnails, and a tree that is walked.
 
 mod checksums;
 mod folder;
+mod frame;
 mod index;
 mod json;
 mod natural;
@@ -18,10 +20,11 @@ mod read;
 mod style;
 mod text;
 mod view;
+mod whole;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use foldhash::quality::RandomState;
 use thalweg_sys::{Instant, Wait};
@@ -30,9 +33,10 @@ use thalweg_wire::coding::Coding;
 pub use self::origin::OriginPages;
 
 use self::folder::Folder;
-use self::read::{Rendering, Task, Trust};
+use self::read::{Page, PageBody, Rendering, Task, Trust};
 use self::style::{Style, Styles};
 use self::view::View;
+use self::whole::WholeBody;
 use crate::catalog::site::Sites;
 use crate::config::{CacheConfig, Settings};
 use crate::content::blocking_pool::{Job, JobKind};
@@ -40,7 +44,9 @@ use crate::content::local::namespace::Namespace;
 use crate::content::local::watch::{FolderId, Folders};
 use crate::content::object::{Digests, Metadata, Object};
 use crate::content::origin::{Opening, Outcome};
+use crate::content::policy::ResponsePolicy;
 use crate::content::refusal::Refusal;
+use crate::content::tier::Inbox;
 use crate::date_cache::DateCache;
 
 /// A file that grows in place leaves no trace in its folder: without one, a folder is read again
@@ -63,6 +69,8 @@ pub(crate) struct ListingRequest<'a> {
     /// The folder's canonical name.
     pub(crate) name: &'a [u8],
     pub(crate) query: Option<&'a [u8]>,
+    /// The client names HTML among the media types that it accepts.
+    pub(crate) names_html: bool,
 }
 
 /// The folders that a loop knows.
@@ -76,6 +84,9 @@ pub(crate) struct Listings {
     bytes: usize,
     /// Counts uses, to tell which one was last.
     uses: u64,
+    /// Folders that were to be sent whole: responses hold them longer than they are kept here.
+    sent: Vec<Weak<Folder>>,
+    inbox: Arc<Inbox>,
 }
 
 /// The result of a job: a page that was made.
@@ -120,8 +131,8 @@ struct PageKey {
 }
 
 impl Listings {
-    /// Listings that know nothing yet.
-    pub(crate) fn new(sites: Arc<Sites>, cache: &CacheConfig) -> Self {
+    /// Listings that know nothing yet, of the loop with this inbox.
+    pub(crate) fn new(sites: Arc<Sites>, cache: &CacheConfig, inbox: Arc<Inbox>) -> Self {
         Self {
             sites,
             styles: Styles::default(),
@@ -130,6 +141,8 @@ impl Listings {
             folders: HashMap::default(),
             bytes: 0,
             uses: 0,
+            sent: Vec::new(),
+            inbox,
         }
     }
 
@@ -181,9 +194,13 @@ impl Listings {
         if page.view.filter.is_empty() && known.folder.pages(&page.style) <= u64::from(page.view.page) {
             return Err(Refusal::NotFound);
         }
+        if known.folder.would_deceive(page.view) {
+            return Err(Refusal::Failed);
+        }
+        let view = known.folder.settled(page.view, &page.style);
         self.uses += 1;
         known.used = self.uses;
-        let at = known.pages.iter().position(|cached| cached.view == page.view);
+        let at = known.pages.iter().position(|cached| cached.view == view);
         if let Some(at) = at {
             known.pages[at].used = self.uses;
         }
@@ -203,7 +220,10 @@ impl Listings {
         let folder = folders.join(request.site, request.name, Wait::Never, now);
         let mut epoch = FolderEpoch { folder, changes: folders.changes() };
         let known = self.folders.get(&key);
-        let is_made = known.is_some_and(|known| known.pages.iter().any(|page| page.view == view));
+        let is_made = known.is_some_and(|known| {
+            let view = known.folder.settled(view, &style);
+            known.pages.iter().any(|page| page.view == view)
+        });
         let known = known.map(|known| {
             let has_changed = folders.has_changed(known.epoch.folder, known.epoch.changes);
             let trust = if now.ns_since(known.checked) < known.fresh_ns(self.age_ns, folders) {
@@ -228,7 +248,7 @@ impl Listings {
             index_bytes_max: self.bytes_max / 2,
             now_s: date_cache.second(),
         };
-        let job_key = [&*key, view.link().as_bytes()].concat();
+        let job_key = [&*key, view.link().as_bytes(), &[view.extent as u8]].concat();
         let sites = Arc::clone(&self.sites);
         let result = move |rendering| LoadedListing { sites, key, epoch, rendering };
         let on_panic = result.clone()(Err(Refusal::Failed));
@@ -245,7 +265,7 @@ impl Listings {
         let style = self.styles.of(&settings)?;
         let mut key = request.name.to_vec();
         self.sites.mark(&mut key, request.site);
-        Some(PageKey { key: key.into(), settings, style, view: View::parse(request.query) })
+        Some(PageKey { key: key.into(), settings, style, view: View::parse(request.query, request.names_html) })
     }
 
     /// Takes the result of a job: keeps the page that was made. The outcome is for all requests
@@ -257,6 +277,7 @@ impl Listings {
             // The epoch's folder is another configuration's, too.
             return Outcome::Void;
         }
+        let rendering = rendering.and_then(|rendering| self.bound_sent(&rendering).map(|()| rendering));
         match rendering {
             Ok(rendering) => {
                 let known = self.renew(&key, rendering, epoch, folders, now);
@@ -269,6 +290,23 @@ impl Listings {
                 Outcome::Refused(refusal)
             }
         }
+    }
+
+    /// Notes a folder that is to be sent whole. It is refused if slow clients hold too many that
+    /// are kept for nothing else: twice the room of all listings is what they may take together.
+    fn bound_sent(&mut self, rendering: &Rendering) -> Result<(), Refusal> {
+        let Some(Page { body: PageBody::Whole(_), .. }) = &rendering.page else { return Ok(()) };
+        self.sent.retain(|folder| folder.strong_count() > 0);
+        let is_kept = |folder: &Arc<Folder>| self.folders.values().any(|kept| Arc::ptr_eq(&kept.folder, folder));
+        let sent = self.sent.iter().filter_map(Weak::upgrade);
+        let bytes: usize = sent.filter(|folder| !is_kept(folder)).map(|folder| folder.bytes()).sum();
+        if bytes > self.bytes_max {
+            return Err(Refusal::Exhausted);
+        }
+        if !self.sent.iter().any(|sent| std::ptr::eq(sent.as_ptr(), &*rendering.folder)) {
+            self.sent.push(Arc::downgrade(&rendering.folder));
+        }
+        Ok(())
     }
 
     /// Takes out a folder, with the page that was made of it.
@@ -300,20 +338,36 @@ impl Listings {
                 let oldest = known.pages.iter().enumerate().min_by_key(|(_, page)| page.used).map(|(at, _)| at);
                 oldest.map(|at| known.pages.swap_remove(at));
             }
-            let metadata = Metadata {
-                tag: page.tag,
-                last_modified: page.last_modified,
-                content_type: Cow::Borrowed(view.format.media_type()),
-                coding: None,
-                varies: page.compressed.is_some(),
-                digests: Digests::default(),
-                policy,
-                forwarded: None,
-            };
-            let variants = page.compressed.map(|body| compressed_variant(&metadata, body)).into_iter().collect();
-            known.pages.push(CachedPage { view, object: Object::in_memory(metadata, page.body, variants), used });
+            known.pages.push(CachedPage { view, object: self.object(view, page, policy), used });
         }
         known
+    }
+
+    /// The object of a page.
+    fn object(&self, view: View, page: Page, policy: Arc<ResponsePolicy>) -> Object {
+        let metadata = Metadata {
+            tag: page.tag,
+            last_modified: page.last_modified,
+            content_type: Cow::Borrowed(view.format.media_type()),
+            coding: None,
+            varies: !matches!(page.body, PageBody::Memory { compressed: None, .. }),
+            digests: Digests::default(),
+            policy,
+            forwarded: None,
+        };
+        match page.body {
+            PageBody::Memory { plain, compressed } => {
+                let variant = |body| Object::in_memory(compressed_metadata(&metadata), body, Box::default());
+                let variants = compressed.map(variant).into_iter().collect();
+                Object::in_memory(metadata, plain, variants)
+            }
+            PageBody::Whole(whole) => {
+                let body = |is_gzip| Arc::new(WholeBody { whole: Arc::clone(&whole), is_gzip });
+                let made = |metadata, body, variants| Object::made(metadata, (body, Arc::clone(&self.inbox)), variants);
+                let variant = made(compressed_metadata(&metadata), body(true), Box::default());
+                made(metadata, body(false), Box::new([variant]))
+            }
+        }
     }
 
     fn keep(&mut self, key: Box<[u8]>, known: CachedFolder, folders: &mut Folders<Sites>) {
@@ -345,9 +399,9 @@ impl Listings {
     }
 }
 
-/// The page in a content coding, with a tag of its own (RFC 9110, 8.8.3).
-fn compressed_variant(page: &Metadata, body: Vec<u8>) -> Object {
-    let metadata = Metadata {
+/// The metadata of the page in a content coding, with a tag of its own (RFC 9110, 8.8.3).
+fn compressed_metadata(page: &Metadata) -> Metadata {
+    Metadata {
         tag: [&page.tag[..], b"-", Coding::Gzip.name().as_bytes()].concat(),
         last_modified: page.last_modified,
         content_type: page.content_type.clone(),
@@ -356,8 +410,7 @@ fn compressed_variant(page: &Metadata, body: Vec<u8>) -> Object {
         digests: Digests::default(),
         policy: Arc::clone(&page.policy),
         forwarded: None,
-    };
-    Object::in_memory(metadata, body, Box::default())
+    }
 }
 
 impl CachedFolder {

@@ -10,11 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use percent_encoding::{percent_decode_str, percent_encode};
-use thalweg_tier::{FolderEntry, FolderListing, FolderPage, FolderPages, ListedFolder};
+use thalweg_tier::{
+    FolderBody, FolderEntry, FolderListing, FolderPage, FolderPages, FolderView, IncompleteListing, ListedFolder,
+};
 
 use super::folder::Folder;
 use super::index::{Builder, Item, Kind};
-use super::read::{FIELDS, UNKNOWN_S, render};
+use super::read::{FIELDS, PageBody, UNKNOWN_S, render, view_fields};
 use super::style::{Style, Styles};
 use super::view::View;
 use crate::catalog::error::CatalogError;
@@ -38,7 +40,7 @@ pub struct OriginPages {
 
 /// A folder that was listed.
 struct OriginFolder {
-    folder: Folder,
+    folder: Arc<Folder>,
     /// On the site, with a slash at both ends.
     path: Vec<u8>,
     style: Arc<Style>,
@@ -145,7 +147,7 @@ impl FolderPages for OriginPages {
     fn folder(&self, path: &str, listing: FolderListing) -> Arc<dyn ListedFolder> {
         let name = self.name(path).unwrap_or_default();
         let style = self.style(&name);
-        let folder = self.index(&name, listing, &style);
+        let folder = Arc::new(self.index(&name, listing, &style));
         Arc::new(OriginFolder { folder, path: [b"/", &*name].concat(), style })
     }
 
@@ -159,22 +161,33 @@ impl ListedFolder for OriginFolder {
         self.folder.bytes() + self.path.len()
     }
 
-    fn page(&self, query: Option<&str>, is_gzip: bool) -> Option<FolderPage> {
-        let view = View::parse(query.map(str::as_bytes));
-        let page = render(&self.folder, &self.path, &self.style, view)?;
-        let varies = page.compressed.is_some();
-        let compressed = page.compressed.filter(|_| is_gzip);
-        let ending = if compressed.is_some() { "-gzip" } else { "" };
+    fn page(&self, asked: FolderView<'_>) -> Result<Option<FolderPage>, IncompleteListing> {
+        let view = View::parse(asked.query.map(str::as_bytes), asked.names_html);
+        let view = self.folder.settled(view, &self.style);
+        if self.folder.would_deceive(view) {
+            return Err(IncompleteListing);
+        }
+        let Some(page) = render(&self.folder, &self.path, &self.style, view) else { return Ok(None) };
+        let (varies, is_gzip, body) = match page.body {
+            PageBody::Whole(whole) => (true, asked.is_gzip, FolderBody::Pieces(Box::new(whole.pieces(asked.is_gzip)))),
+            PageBody::Memory { plain, compressed } => {
+                let varies = compressed.is_some();
+                let compressed = compressed.filter(|_| asked.is_gzip);
+                (varies, compressed.is_some(), FolderBody::Memory(compressed.unwrap_or(plain).into()))
+            }
+        };
+        let ending = if is_gzip { "-gzip" } else { "" };
         let tag = format!("\"{}{ending}\"", String::from_utf8_lossy(&page.tag)).into_bytes();
         let mut fields = vec![("Content-Type", view.format.media_type().into()), ("ETag", tag.clone())];
         fields.extend(FIELDS.map(|(name, value)| (name, value.into())));
+        fields.extend(view_fields(view, page.next.as_deref()).map(|(name, value)| (name, value.into_bytes())));
         if varies {
             fields.push(("Vary", b"Accept-Encoding".to_vec()));
         }
-        if compressed.is_some() {
+        if is_gzip {
             fields.push(("Content-Encoding", b"gzip".to_vec()));
         }
-        Some(FolderPage { fields, tag, body: compressed.unwrap_or(page.body).into() })
+        Ok(Some(FolderPage { fields, tag, body }))
     }
 }
 
@@ -186,6 +199,7 @@ fn seconds(time: SystemTime) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
     use std::time::Duration;
 
     use super::*;
@@ -217,9 +231,20 @@ mod tests {
         FolderListing { entries: names.iter().map(|name| entry(name, 5)).collect(), is_complete: true }
     }
 
+    /// The page that a browser gets.
+    fn page(folder: &Arc<dyn ListedFolder>, query: &str, is_gzip: bool) -> Option<FolderPage> {
+        folder.page(FolderView { query: Some(query), names_html: true, is_gzip }).unwrap()
+    }
+
+    fn body(page: FolderPage) -> Vec<u8> {
+        match page.body {
+            FolderBody::Memory(body) => body.into(),
+            FolderBody::Pieces(mut pieces) => iter::from_fn(|| pieces.next()).flatten().collect(),
+        }
+    }
+
     fn document(folder: &Arc<dyn ListedFolder>, query: &str) -> serde_json::Value {
-        let page = folder.page(Some(query), false).unwrap();
-        serde_json::from_slice(&page.body).unwrap()
+        serde_json::from_slice(&body(page(folder, query, false).unwrap())).unwrap()
     }
 
     #[test]
@@ -255,26 +280,54 @@ mod tests {
         assert_eq!((&document["path"], &document["entries"][0]["name"]), (&"/pub/".into(), &"z".into()));
         assert_eq!(document["entries"][0]["modified"], "1994-11-06T08:49:37Z");
         assert!(document.get("incomplete").is_none());
-        assert_eq!(folder.page(Some("page=4"), false), None);
+        assert!(page(&folder, "page=4", false).is_none());
     }
 
     #[test]
     fn a_page_of_a_listing_that_was_cut_off_says_so() {
         let folder = pages("/pub/", &[]).folder("/", FolderListing { is_complete: false, ..listing(&["a", "b"]) });
         assert_eq!(document(&folder, "format=json")["incomplete"], true);
-        let page = folder.page(None, false).unwrap();
-        assert!(String::from_utf8_lossy(&page.body).contains("This list is not complete"));
+        let text = body(page(&folder, "", false).unwrap());
+        assert!(String::from_utf8_lossy(&text).contains("This list is not complete"));
+        // A program would take it for the folder; JSON and pages tell.
+        let asked = |query| folder.page(FolderView { query: Some(query), names_html: false, is_gzip: false });
+        assert_eq!(asked("").err(), Some(IncompleteListing));
+        assert!(asked("page=1").is_ok() && asked("format=json").is_ok());
+    }
+
+    #[test]
+    fn a_program_gets_all_entries_of_a_bucket() {
+        let names: Vec<String> = (0..5000).map(|number| format!("object {number}")).collect();
+        let folder = pages("/pub/", &[]).folder("/", listing(&names.iter().map(|name| &**name).collect::<Vec<_>>()));
+        let asked = |query, is_gzip| {
+            folder.page(FolderView { query: Some(query), names_html: false, is_gzip }).unwrap().unwrap()
+        };
+        for (query, entry) in [("", "<tr><th scope=\"row\"><a href=\"object"), ("format=json", "\"href\"")] {
+            let [plain, gzip] = [false, true].map(|is_gzip| asked(query, is_gzip));
+            assert_ne!(plain.tag, gzip.tag);
+            assert_eq!(plain.tag, asked(query, false).tag);
+            let vary: Vec<_> =
+                plain.fields.iter().filter(|(name, _)| *name == "Vary").map(|(_, value)| &value[..]).collect();
+            assert_eq!(vary, [b"Accept".as_slice(), b"Accept-Encoding"]);
+            let text = String::from_utf8(body(plain)).unwrap();
+            assert_eq!(text.matches(entry).count(), 5000, "{query}");
+            assert!(body(gzip).starts_with(b"\x1f\x8b"));
+        }
+        let first = page(&folder, "", false).unwrap();
+        let link = first.fields.iter().find(|(name, _)| *name == "Link").map(|(_, value)| &value[..]);
+        assert_eq!(link, Some(&b"<?page=2>; rel=\"next\""[..]));
     }
 
     #[test]
     fn a_compressed_page_has_a_tag_of_its_own() {
         let folder = pages("/pub/", &[]).folder("/", listing(&["a", "b", "c"]));
-        let [plain, gzip] = [false, true].map(|is_gzip| folder.page(None, is_gzip).unwrap());
+        let [plain, gzip] = [false, true].map(|is_gzip| page(&folder, "", is_gzip).unwrap());
         assert_ne!(plain.tag, gzip.tag);
-        assert!(gzip.body.len() < plain.body.len() && gzip.body.starts_with(b"\x1f\x8b"));
         let has = |page: &FolderPage, name: &str| page.fields.iter().any(|(field, _)| *field == name);
         assert!(has(&plain, "Vary") && has(&gzip, "Vary") && has(&gzip, "Content-Encoding"));
         assert!(!has(&plain, "Content-Encoding") && has(&plain, "Content-Security-Policy"));
+        let [plain, gzip] = [plain, gzip].map(body);
+        assert!(gzip.len() < plain.len() && gzip.starts_with(b"\x1f\x8b"));
     }
 
     #[test]

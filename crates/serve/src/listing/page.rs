@@ -7,14 +7,19 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::folder::{Folder, Fragment};
-use super::index::{Item, Kind, Page, Tally};
-
+use super::folder::{Folder, Form, Fragment};
+use super::frame::{Frame, Shown};
+use super::index::{Item, Kind, Tally};
 use super::style::Style;
 use super::text;
-use super::view::{FILTER_BYTES_MAX, Filter, Format, Sort, View};
+use super::view::{Extent, FILTER_BYTES_MAX, Filter, Format, Sort, View};
 
 const CSS: &str = include_str!("page.css");
+
+/// The icon of pages, a folder, as an address that needs no request.
+const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath \
+                    fill='%23c98a1b' d='M1 3.5A1.5 1.5 0 0 1 2.5 2H6l2 2h5.5A1.5 1.5 0 0 1 15 5.5v7a1.5 1.5 0 0 \
+                    1-1.5 1.5h-11A1.5 1.5 0 0 1 1 12.5z'/%3E%3C/svg%3E";
 
 /// Folders with fewer entries than this are searched by eye.
 const FILTER_ENTRIES_MIN: usize = 50;
@@ -22,75 +27,93 @@ const FILTER_ENTRIES_MIN: usize = 50;
 /// So many pages to either side of the present one are linked.
 const PAGES_BESIDE: u32 = 2;
 
-/// The HTML of a view; `None` if it has no such page. `path` is the folder's on the site.
-pub(super) fn html(folder: &Folder, path: &[u8], style: &Style, view: View) -> Option<String> {
-    let Page { items, page, pages, matching } = folder.index.page(view, style.page_entries)?;
-    let view = View { page, ..view };
+/// The HTML of a page with these entries. `path` is the folder's on the site.
+pub(super) fn html(folder: &Folder, path: &[u8], style: &Style, (shown, items): (Shown, Vec<Item<'_>>)) -> String {
+    let Frame { before: mut text, after } = frame(folder, path, shown);
     let has_digests = folder.index.has_digests();
-    let title = text::shown(path);
-    let markup = html! {
-        (DOCTYPE) (PreEscaped("\n"))
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { "Index of " (title) }
-                style { (PreEscaped(CSS)) }
-            }
-            body {
-                header {
-                    (breadcrumb(path))
-                    (summary(&folder.index.tally, view, pages))
-                    @if folder.index.len() >= FILTER_ENTRIES_MIN || !view.filter.is_empty() { (filter(view, matching)) }
-                }
-                @if let Some(header) = &folder.header { section.fragment aria-label="About this folder" { (fragment(header)) } }
-                (notice(&folder.index.tally, folder.index.len()))
-                (pager(view, pages, "Pages"))
-                main {
-                    table {
-                        caption.unseen { "Files and folders in " (title) }
-                        thead { tr { (column(view, Sort::Name)) (column(view, Sort::Size)) (column(view, Sort::Date))
-                            @if has_digests { th scope="col" { "SHA-256" } }
-                        } }
-                        tbody {
-                            @if path != b"/" {
-                                tr.up { th scope="row" { a href="../" { "Parent folder" } } td {} td {} @if has_digests { td {} } }
-                            }
-                            @for item in items { (row(item, style.name_width, has_digests)) }
-                        }
-                    }
-                    @if folder.index.len() == 0 { p.empty { "This folder is empty." } } @else if matching == 0 { p.empty { "No name contains this text." } }
-                }
-                (pager(view, pages, "Pages, again"))
-                @if let Some(readme) = &folder.readme { section.fragment aria-label="Readme" { (fragment(readme)) } }
-                footer {
-                    span { "Times are in UTC." }
-                    a href=(View { format: Format::Json, ..view }.link()) type="application/json" { "JSON" }
-                }
-            }
-        }
-    };
-    Some(markup.into_string())
+    // A page shows no file twice.
+    let listed = items.into_iter().filter(|item| !folder.shows(item.name));
+    listed.for_each(|item| push_row(item, style.name_width, has_digests, &mut text));
+    text.push_str(&after);
+    text
 }
 
-/// The way from the top to here. Its links are relative, so that they hold behind a proxy which has
-/// put something in front.
-fn breadcrumb(path: &[u8]) -> Markup {
-    let names: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
-    let up = |steps: usize| if steps == 0 { "./".to_owned() } else { "../".repeat(steps) };
+/// The HTML around the entries.
+pub(super) fn frame(folder: &Folder, path: &[u8], shown: Shown) -> Frame {
+    Frame { before: before(folder, path, shown).into_string(), after: after(folder, shown).into_string() }
+}
+
+/// From the beginning up to the first entry. What is open here is closed behind the last one.
+fn before(folder: &Folder, path: &[u8], Shown { view, pages, matching }: Shown) -> Markup {
+    let has_filter = folder.index.len() >= FILTER_ENTRIES_MIN && view.extent != Extent::Whole;
+    let has_digests = folder.index.has_digests();
+    let title = text::shown(path);
     html! {
-        nav aria-label="Path" {
-            h1 {
-                a href=(up(names.len())) aria-current=[names.is_empty().then_some("page")] { "Index" }
-                @for (place, name) in names.iter().enumerate() {
-                    @let is_last = place + 1 == names.len();
+        (DOCTYPE) (PreEscaped("\n<html lang=\"en\">"))
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            title { "Index of " (title) }
+            link rel="icon" href=(ICON);
+            style { (PreEscaped(CSS)) }
+        }
+        (PreEscaped("<body>"))
+        header {
+            (heading(path))
+            (summary(&folder.index.tally, view, pages))
+            @if has_filter || !view.filter.is_empty() { (filter(view, matching)) }
+        }
+        @if let Some(header) = &folder.header { section.fragment aria-label="About this folder" { (fragment(header)) } }
+        (notice(&folder.index.tally, folder.index.len()))
+        (pager(view, pages, "Pages"))
+        (PreEscaped("<main><table>"))
+        caption.unseen { "Files and folders in " (title) }
+        thead { tr { (column(view, Sort::Name)) (column(view, Sort::Size)) (column(view, Sort::Date))
+            @if has_digests { th scope="col" { "SHA-256" } }
+        } }
+        (PreEscaped("<tbody>"))
+        @if path != b"/" {
+            tr.up { th scope="row" { a href="../" { "Parent folder" } } td {} td {} @if has_digests { td {} } }
+        }
+    }
+}
+
+/// From behind the last entry to the end.
+fn after(folder: &Folder, Shown { view, pages, matching }: Shown) -> Markup {
+    html! {
+        (PreEscaped("</tbody></table>"))
+        @if folder.index.len() == 0 { p.empty { "This folder is empty." } } @else if matching == 0 { p.empty { "No name contains this text." } }
+        (PreEscaped("</main>"))
+        (pager(view, pages, "Pages, again"))
+        @if let Some(readme) = &folder.readme { section.fragment aria-label="Readme" { (fragment(readme)) } }
+        footer {
+            span { "Times are in UTC." }
+            @if view.extent != Extent::Whole { a href=(View { format: Format::Json, ..view }.link()) type="application/json" { "JSON" } }
+        }
+        (PreEscaped("</body></html>"))
+    }
+}
+
+/// The way from the top to here, and the name of the folder. The links are relative, so that they
+/// hold behind a proxy which has put something in front.
+fn heading(path: &[u8]) -> Markup {
+    let names: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
+    let above = &names[..names.len().saturating_sub(1)];
+    let up = |place: usize| "../".repeat(names.len() - place);
+    html! {
+        @if let Some(name) = names.last() {
+            nav aria-label="Path" {
+                a href=(up(0)) { "Index" }
+                @for (place, name) in above.iter().enumerate() {
                     span.slash aria-hidden="true" { "/" }
-                    a href=(up(names.len() - place - 1)) aria-current=[is_last.then_some("page")] {
-                        bdi { (text::shown(name)) }
-                    }
+                    a href=(up(place + 1)) { bdi { (text::shown(name)) } }
                 }
+                span.slash aria-hidden="true" { "/" }
             }
+            h1 { bdi { (text::shown(name)) } }
+        } @else {
+            h1 { "Index" }
         }
     }
 }
@@ -112,7 +135,7 @@ fn summary(tally: &Tally, view: View, pages: u32) -> Markup {
 /// needs no script; the order stays.
 fn filter(view: View, matching: usize) -> Markup {
     let text = String::from_utf8_lossy(view.filter.text());
-    let all = View { filter: Filter::default(), page: 0, ..view };
+    let all = View { filter: Filter::default(), page: 0, extent: Extent::First, ..view };
     html! {
         search {
             form action="./" {
@@ -149,12 +172,13 @@ fn notice(tally: &Tally, kept: usize) -> Markup {
     }
 }
 
-/// The head of a column, which sorts by it; by what it sorts already, the other way round.
+/// The head of a column, which sorts by it; by what it sorts already, the other way round. A
+/// program that follows links would get the same files by each of these.
 fn column(view: View, sort: Sort) -> Markup {
     let is_sorted = view.sort == sort;
     // A client that wants sizes or dates wants to see the largest or latest.
     let descending = if is_sorted { !view.descending } else { sort != Sort::Name };
-    let link = View { sort, descending, page: 0, ..view }.link();
+    let link = View { sort, descending, page: 0, extent: Extent::First, ..view }.link();
     let state = is_sorted.then_some(if view.descending { "descending" } else { "ascending" });
     let label = match sort {
         Sort::Name => "Name",
@@ -163,21 +187,26 @@ fn column(view: View, sort: Sort) -> Markup {
     };
     html! {
         th scope="col" aria-sort=[state] {
-            a href=(link) {
+            @if view.extent == Extent::Whole {
                 (label)
-                @if is_sorted { span.mark aria-hidden="true" { @if view.descending { "▼" } @else { "▲" } } }
+            } @else {
+                a href=(link) {
+                    (label)
+                    @if is_sorted { span.mark aria-hidden="true" { @if view.descending { "▼" } @else { "▲" } } }
+                }
             }
         }
     }
 }
 
-fn row(item: Item<'_>, name_width: usize, has_digests: bool) -> Markup {
+/// Writes the row of an entry.
+pub(super) fn push_row(item: Item<'_>, name_width: usize, has_digests: bool, out: &mut String) {
     let name = text::shown(item.name);
     let short = text::shortened(&name, name_width);
     let is_folder = item.kind == Kind::Folder;
     let when = text::instant(item.modified_s);
     // Each entry is on a line of its own, so that the source can be read and searched by lines.
-    html! {
+    let row = html! {
         (PreEscaped("\n"))
         tr class=[is_folder.then_some("d")] {
             th scope="row" {
@@ -197,12 +226,14 @@ fn row(item: Item<'_>, name_width: usize, has_digests: bool) -> Markup {
             }
             @if has_digests { td.sum { @if let Some(digest) = item.digest { code { (text::hex(digest)) } } } }
         }
-    }
+    };
+    out.push_str(&row.into_string());
 }
 
 /// Links to the other pages: the first, the last, and those about this one.
 fn pager(view: View, pages: u32, label: &str) -> Markup {
-    let link = |page: u32| View { page, ..view }.link();
+    // The first page is the folder itself.
+    let link = |page: u32| View { page, extent: Extent::First, ..view }.link();
     let (page, last) = (view.page, pages - 1);
     let near = page.saturating_sub(PAGES_BESIDE)..=page.saturating_add(PAGES_BESIDE).min(last);
     let (first_near, last_near) = (*near.start(), *near.end());
@@ -228,10 +259,13 @@ fn pager(view: View, pages: u32, label: &str) -> Markup {
     }
 }
 
+/// A header or a readme. Text has the name of its file above it, because the list leaves it out.
 fn fragment(fragment: &Fragment) -> Markup {
-    match fragment {
-        Fragment::Html(markup) => PreEscaped(markup.clone()),
-        Fragment::Text(text) => html! { pre { (text) } },
+    let Fragment { name, text, form } = fragment;
+    match form {
+        Form::Html => PreEscaped(text.clone()),
+        Form::Text => html! { h2 { a href=(text::path(name)) { bdi { (text::shown(name)) } } } pre { (text) } },
+        Form::UnnamedText => html! { pre { (text) } },
     }
 }
 
@@ -258,7 +292,8 @@ mod tests {
 
     /// The page without its style sheet.
     fn page(folder: &Folder, path: &[u8], style: &Style, query: &str) -> String {
-        html(folder, path, style, View::parse(Some(query.as_bytes()))).unwrap().replace(CSS, "")
+        let view = View::parse(Some(query.as_bytes()), true);
+        html(folder, path, style, Shown::page(folder, style, view).unwrap()).replace(CSS, "")
     }
 
     #[test]
@@ -269,14 +304,41 @@ mod tests {
             (b"thalweg-1.9.iso", Kind::File, 999, 1_600_000_000),
             (b"<script>alert('1')</script> & \"more\"", Kind::File, 1000, -70_000_000_000),
         ]);
-        folder.header = Some(Fragment::Html("<p>Welcome</p>".into()));
-        folder.readme = Some(Fragment::Text("1 < 2 & 3\n".into()));
+        let fragment = |name: &str, text: &str, form| Fragment { name: name.into(), text: text.into(), form };
+        folder.header = Some(fragment("HEADER.html", "<p>Welcome</p>", Form::Html));
+        folder.readme = Some(fragment("read me.md", "1 < 2 & 3\n", Form::Text));
         insta::assert_snapshot!("top", page(&folder, b"/", &style(0, 1000), ""));
         insta::assert_snapshot!(
             "below",
             page(&folder, "/pub/ä&b/".as_bytes(), &style(12, 3), "sort=date&order=desc&page=2")
         );
         insta::assert_snapshot!("empty", page(&self::folder(&[]), b"/pub/", &style(0, 1000), ""));
+    }
+
+    #[test]
+    fn a_page_shows_no_file_twice_and_programs_miss_none() {
+        let names: [&[u8]; 3] = [b"HEADER.html", b"README.md", b"a.iso"];
+        let mut folder = folder(&names.map(|name| (name, Kind::File, 1, 0)));
+        let fragment = |name: &str, text: &str, form| Fragment { name: name.into(), text: text.into(), form };
+        folder.header = Some(fragment("HEADER.html", "<p>Welcome</p>", Form::Html));
+        folder.readme = Some(fragment("README.md", "# <b>Title</b>", Form::Text));
+        let style = style(0, 10);
+        let text = page(&folder, b"/", &style, "");
+        assert_eq!(
+            (text.matches("HEADER.html").count(), text.matches("href=\"./README.md\"").count()),
+            (0, 1),
+            "{text}"
+        );
+        assert!(text.contains("<pre># &lt;b&gt;Title&lt;/b&gt;</pre>") && text.contains("<p>Welcome</p>"), "{text}");
+        let folder = std::sync::Arc::new(folder);
+        let view = View::parse(None, false);
+        assert_eq!(folder.settled(view, &style), view, "not the page");
+        let whole = crate::listing::whole::Whole::new(&folder, b"/", &std::sync::Arc::new(style), view);
+        let text: Vec<_> = std::sync::Arc::new(whole).pieces(false).collect();
+        let text = String::from_utf8(text.concat()).unwrap();
+        assert!(
+            names.iter().all(|name| text.contains(&format!("<th scope=\"row\"><a href=\"{}", name.escape_ascii())))
+        );
     }
 
     #[test]
@@ -345,7 +407,7 @@ mod tests {
                 .collect();
             assert_eq!(links.join(" "), expected, "{page}");
         }
-        assert!(html(&folder, b"/", &style(0, 1), View { page: 50, ..View::default() }).is_none());
+        assert!(Shown::page(&folder, &style(0, 1), View { page: 50, ..View::default() }).is_none());
     }
 
     #[test]
@@ -425,7 +487,7 @@ mod tests {
             prop_assert_eq!(skeleton(&page), skeleton(&expected));
 
             let is_plain = |char: char| char.is_ascii_alphanumeric() || "-._~%/?=&;".contains(char);
-            let hrefs = values(&page, "href");
+            let hrefs = values(&page, "href").into_iter().filter(|href| *href != ICON).collect::<Vec<_>>();
             prop_assert!(hrefs.iter().all(|href| href.chars().all(is_plain)), "{:?}", hrefs);
             let addresses: Vec<Vec<u8>> = hrefs.iter().map(|href| percent_decode_str(href).collect()).collect();
             let slash = if is_folder { "/" } else { "" };

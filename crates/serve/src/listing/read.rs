@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use std::hash::{BuildHasher, Hasher};
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -21,12 +21,14 @@ use thalweg_sys::{File, Wait};
 use thalweg_wire::encode::push_hex;
 
 use super::checksums::FileLists;
-use super::folder::{Folder, Fragment};
+use super::folder::{Folder, Form, Fragment};
+use super::frame::Shown;
 use super::index::{Builder, Item, Kind};
 use super::json;
 use super::page;
 use super::style::Style;
-use super::view::{Format, View};
+use super::view::{Extent, Format, View};
+use super::whole::Whole;
 use crate::catalog::site::Sites;
 use crate::config::Settings;
 use crate::content::local::miss::Miss;
@@ -37,6 +39,10 @@ use crate::content::refusal::Refusal;
 
 /// Headers and readmes that are larger than this are not shown.
 const FRAGMENT_BYTES_MAX: u64 = 64 << 10;
+
+/// The endings of the names of headers and readmes that are shown as text, where there is none in
+/// HTML.
+const TEXT_ENDINGS: [&str; 3] = [".md", ".txt", ""];
 
 /// A folder that changed less than this before it was read may have changed after, within one tick
 /// of the file system's clock.
@@ -94,6 +100,7 @@ pub(super) enum Trust {
 
 /// The result of a task.
 pub(super) struct Rendering {
+    /// The view that the page is of.
     pub(super) view: View,
     /// The folder was looked at.
     pub(super) was_checked: bool,
@@ -106,14 +113,25 @@ pub(super) struct Rendering {
 
 /// A page as it is sent.
 pub(super) struct Page {
-    pub(super) body: Vec<u8>,
-    /// The same by gzip, if that is worth it.
-    pub(super) compressed: Option<Vec<u8>>,
+    pub(super) body: PageBody,
     /// The opaque part of its entity tag: depends on the content alone, so that all loops and
     /// servers agree.
     pub(super) tag: Vec<u8>,
+    /// The address of the next page, relative to the folder.
+    pub(super) next: Option<String>,
     /// When anything in the folder changed last, to the second.
     pub(super) last_modified: Option<i64>,
+}
+
+/// The bytes of a page.
+pub(super) enum PageBody {
+    Memory {
+        plain: Vec<u8>,
+        /// The same by gzip, if that is worth it.
+        compressed: Option<Vec<u8>>,
+    },
+    /// All entries of a folder that has more than fit a page.
+    Whole(Arc<Whole>),
 }
 
 /// A folder that is a mount, or the parent of mounts.
@@ -140,10 +158,12 @@ impl Task {
     /// Reads the folder, unless it is as it was read before, and makes the page. May take seconds.
     pub(super) fn run(&self) -> Result<Rendering, Refusal> {
         let folder = self.folder()?;
+        let view = folder.settled(self.view, &self.style);
         let is_made = self.is_made && self.known.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, &folder));
-        let page = if is_made { None } else { render(&folder, &[b"/", self.path()].concat(), &self.style, self.view) };
+        let page = if is_made { None } else { render(&folder, &[b"/", self.path()].concat(), &self.style, view) };
         let was_checked = !matches!(self.known, Some((_, Trust::Blind)));
-        Ok(Rendering { view: self.view, was_checked, policy: self.policy()?, page, folder })
+        let next = page.as_ref().and_then(|page| page.next.as_deref());
+        Ok(Rendering { view, was_checked, policy: self.policy(view, next)?, page, folder })
     }
 
     fn folder(&self) -> Result<Arc<Folder>, Refusal> {
@@ -194,8 +214,8 @@ impl Task {
         });
         read.map_err(|error| Miss::of(&error))?;
         push_mounted(&mut builder, &mounted);
-        let (header, header_changed) = location.fragment(self.style.header.as_deref()).unzip();
-        let (readme, readme_changed) = location.fragment(self.style.readme.as_deref()).unzip();
+        let (header, header_changed) = location.fragment(self.style.header.as_deref(), &self.style).unzip();
+        let (readme, readme_changed) = location.fragment(self.style.readme.as_deref(), &self.style).unzip();
         let mut index = builder.finish();
         if knows_digests {
             let shows = |name: &[u8]| self.sites.policy(self.site, self.path(), name).digests;
@@ -206,6 +226,7 @@ impl Task {
             [Some(seconds(&stamp)), index.tally.changed_s, header_changed, readme_changed].into_iter().flatten().max();
         let is_settled = |second: i64| self.now_s.saturating_sub(second) >= SETTLED_AFTER_S;
         Ok(Folder {
+            version: OnceLock::new(),
             stamp,
             unsettled: !is_settled(seconds(&stamp)),
             index,
@@ -225,8 +246,7 @@ impl Task {
         let mut builder = Builder::new(self.style.folders_first, self.index_bytes_max);
         push_mounted(&mut builder, &self.mounted(location));
         // There is nothing to compare it with later: it is read anew.
-        let (stamp, unsettled) = (Stamp::default(), true);
-        Ok(Folder { stamp, unsettled, index: builder.finish(), header: None, readme: None, last_modified: None })
+        Ok(Folder { unsettled: true, ..Folder::of_index(builder.finish()) })
     }
 
     /// The mounts that are to be listed in the folder, and the parents of mounts that no tree has,
@@ -274,9 +294,13 @@ impl Task {
         folder.may_use(name, state.kind).then_some((kind, state))
     }
 
-    /// The policy of the folder's settings, with the fields that all listings have.
-    fn policy(&self) -> Result<Arc<ResponsePolicy>, Refusal> {
+    /// The policy of the folder's settings, with the fields that listings have, and those of a
+    /// view.
+    fn policy(&self, view: View, next: Option<&str>) -> Result<Arc<ResponsePolicy>, Refusal> {
         let mut settings = Settings::clone(&self.settings);
+        for (name, value) in view_fields(view, next) {
+            settings.headers.push((name.to_owned(), value));
+        }
         for (name, value) in FIELDS {
             if !settings.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name)) {
                 settings.headers.push((name.to_owned(), value.to_owned()));
@@ -286,18 +310,37 @@ impl Task {
     }
 }
 
-/// A view of a folder; `None` if it has no such page. `path` is the folder's on the site.
-pub(super) fn render(folder: &Folder, path: &[u8], style: &Style, view: View) -> Option<Page> {
-    let body = match view.format {
-        Format::Html => page::html(folder, path, style, view)?,
-        Format::Json => json::json(folder, path, style, view)?,
+/// The fields of a page of a view: whether it depends on Accept, and where the next page is (RFC
+/// 8288).
+pub(super) fn view_fields(view: View, next: Option<&str>) -> impl Iterator<Item = (&'static str, String)> {
+    let vary = (view.extent != Extent::Named).then(|| ("Vary", "Accept".to_owned()));
+    vary.into_iter().chain(next.map(|next| ("Link", format!("<{next}>; rel=\"next\""))))
+}
+
+/// A view of a folder; `None` if it has no such page, or if that must not be shown. `path` is the
+/// folder's on the site.
+pub(super) fn render(folder: &Arc<Folder>, path: &[u8], style: &Arc<Style>, view: View) -> Option<Page> {
+    let last_modified = folder.last_modified;
+    if folder.would_deceive(view) {
+        return None;
+    }
+    if view.extent == Extent::Whole {
+        let whole = Arc::new(Whole::new(folder, path, style, view));
+        let tag = folder.tag(path, style, view);
+        return Some(Page { body: PageBody::Whole(whole), tag, next: None, last_modified });
+    }
+    let (shown, items) = Shown::page(folder, style, view)?;
+    let text = match view.format {
+        Format::Html => page::html(folder, path, style, (shown, items)),
+        Format::Json => json::json(folder, path, (shown, items)),
     };
     let mut hasher = FixedState::default().build_hasher();
-    hasher.write(body.as_bytes());
+    hasher.write(text.as_bytes());
     let mut tag = b"list-".to_vec();
     push_hex(&mut tag, hasher.finish());
-    let body = body.into_bytes();
-    Some(Page { compressed: compressed(&body), body, tag, last_modified: folder.last_modified })
+    let plain = text.into_bytes();
+    let next = shown.next().map(View::link);
+    Some(Page { body: PageBody::Memory { compressed: compressed(&plain), plain }, tag, next, last_modified })
 }
 
 /// A page by gzip, which all clients understand that understand any coding; `None` if it is small.
@@ -360,9 +403,17 @@ impl Location<'_> {
         [self.within, name].concat()
     }
 
-    /// The header or readme with the second of its last change, if it is there and not too large.
-    fn fragment(self, name: Option<&str>) -> Option<(Fragment, i64)> {
+    /// The header or readme with the second of its last change, if it is there. In place of a file
+    /// of HTML, one of Markdown or text serves, too.
+    fn fragment(self, name: Option<&str>, style: &Style) -> Option<(Fragment, i64)> {
         let name = name?;
+        let stem = name.strip_suffix(".html").filter(|stem| !stem.is_empty() && !stem.ends_with('/'));
+        let others = stem.into_iter().flat_map(|stem| TEXT_ENDINGS.map(|ending| format!("{stem}{ending}")));
+        std::iter::once(name.to_owned()).chain(others).find_map(|name| self.fragment_named(&name, style))
+    }
+
+    /// A fragment, if it is there and not too large.
+    fn fragment_named(self, name: &str, style: &Style) -> Option<(Fragment, i64)> {
         let file = self.open(name.as_bytes())?;
         if file.kind != FileKind::Regular || file.stamp.size > FRAGMENT_BYTES_MAX {
             return None;
@@ -370,8 +421,12 @@ impl Location<'_> {
         let mut bytes = vec![0; file.stamp.size as usize];
         let read = file.read_at(&mut bytes, 0).ok()?;
         let text = String::from_utf8_lossy(&bytes[..read]).into_owned();
-        let is_html = [".html", ".htm"].iter().any(|end| name.to_ascii_lowercase().ends_with(end));
-        Some((if is_html { Fragment::Html(text) } else { Fragment::Text(text) }, seconds(&file.stamp)))
+        let form = match [".html", ".htm"].iter().any(|end| name.to_ascii_lowercase().ends_with(end)) {
+            true => Form::Html,
+            false if style.hides(name.as_bytes()) => Form::UnnamedText,
+            false => Form::Text,
+        };
+        Some((Fragment { name: name.as_bytes().to_vec(), text, form }, seconds(&file.stamp)))
     }
 }
 

@@ -16,7 +16,7 @@ fn listings(root: &Path, listing_bytes_max: usize, page_entries: usize) -> Listi
     let settings = Settings { listing: Some(true), listing_style, ..Settings::default() };
     config.sites[0].rules.push(Rule { settings, ..Rule::default() });
     let cache = CacheConfig { listing_bytes_max, age: Duration::from_secs(1), ..CacheConfig::default() };
-    Listings::new(Arc::new(Sites::open(&config).unwrap()), &cache)
+    Listings::new(Arc::new(Sites::open(&config).unwrap()), &cache, Inbox::new(None))
 }
 
 /// Far ahead of the folders' time stamps: all of them are settled.
@@ -25,7 +25,7 @@ fn date_cache() -> DateCache {
 }
 
 fn request<'a>(name: &'a str, query: &'a str) -> ListingRequest<'a> {
-    ListingRequest { site: 0, name: name.as_bytes(), query: Some(query.as_bytes()) }
+    ListingRequest { site: 0, name: name.as_bytes(), query: Some(query.as_bytes()), names_html: true }
 }
 
 /// Folders of which no change is reported.

@@ -26,6 +26,13 @@ pub(super) fn address(item: Item<'_>) -> String {
     format!("{prefix}{}{slash}", percent_encode(item.name, ESCAPED))
 }
 
+/// The address of a file in the folder, or below it.
+pub(super) fn path(name: &[u8]) -> String {
+    let parts: Vec<_> =
+        name.split(|&byte| byte == b'/').map(|part| percent_encode(part, ESCAPED).to_string()).collect();
+    format!("./{}", parts.join("/"))
+}
+
 /// A name as text, safe to look at.
 pub(super) fn shown(name: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(name);

@@ -14,8 +14,22 @@ pub(crate) struct View {
     pub(crate) descending: bool,
     /// From 0 on; one less than in the address.
     pub(crate) page: u32,
+    pub(crate) extent: Extent,
     pub(crate) format: Format,
     pub(crate) filter: Filter,
+}
+
+/// How much of a folder a request gets, if it has more entries than a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Extent {
+    /// The page that its query names.
+    Named,
+    /// The first page: a browser's request that names none.
+    #[default]
+    First,
+    /// All entries: a program's request that names no page. Programs do not follow links to other
+    /// pages, and would take the first one for the folder.
+    Whole,
 }
 
 /// The text that names have to contain, without regard to the case of ASCII letters; an empty one
@@ -89,9 +103,10 @@ impl Format {
 impl View {
     /// Reads a query: ours (`sort=size&order=desc&page=2&format=json`) or that of Apache's listings
     /// (`C=S;O=D`), which scripts and bookmarks know. Of a parameter that comes twice the last
-    /// counts.
-    pub(crate) fn parse(query: Option<&[u8]>) -> Self {
-        let mut view = Self::default();
+    /// counts. A client that does not name HTML among the media types that it accepts is a program.
+    pub(crate) fn parse(query: Option<&[u8]>, names_html: bool) -> Self {
+        let extent = if names_html { Extent::First } else { Extent::Whole };
+        let mut view = Self { extent, ..Self::default() };
         for part in query.unwrap_or_default().split(|byte| matches!(byte, b'&' | b';')) {
             let Some(equals) = part.iter().position(|&byte| byte == b'=') else { continue };
             match (&part[..equals], &part[equals + 1..]) {
@@ -103,7 +118,11 @@ impl View {
                 (b"filter", text) => view.filter = Filter::parse(text),
                 (b"format", b"json") => view.format = Format::Json,
                 (b"format", b"html") => view.format = Format::Html,
-                (b"page", number) => view.page = page(number).unwrap_or(view.page),
+                (b"page", number) => {
+                    if let Some(number) = page(number) {
+                        (view.page, view.extent) = (number, Extent::Named);
+                    }
+                }
                 _ => {}
             }
         }
@@ -126,7 +145,8 @@ impl View {
         if !self.filter.is_empty() {
             parts.push(format!("filter={}", percent_encode(self.filter.text(), NON_ALPHANUMERIC)));
         }
-        if self.page > 0 {
+        // A program that follows links from page to page has to stay with them.
+        if self.page > 0 || self.extent == Extent::Named {
             parts.push(format!("page={}", u64::from(self.page) + 1));
         }
         if parts.is_empty() { "./".to_owned() } else { format!("?{}", parts.join("&")) }
@@ -159,14 +179,18 @@ mod tests {
     use super::*;
 
     fn check(query: &str, expected: View) {
-        assert_eq!(View::parse(Some(query.as_bytes())), expected, "{query}");
+        assert_eq!(View::parse(Some(query.as_bytes()), true), expected, "{query}");
+    }
+
+    fn named(page: u32) -> View {
+        View { page, extent: Extent::Named, ..View::default() }
     }
 
     #[test]
     fn queries() {
         let plain = View::default();
         let by = |sort, descending| View { sort, descending, ..plain };
-        assert_eq!(View::parse(None), plain);
+        assert_eq!(View::parse(None, true), plain);
         for query in
             ["", "&", "a", "a=b", "sort", "sort=", "sort=colour", "page=0", "page=-1", "page=99999999999", "O=X"]
         {
@@ -178,9 +202,26 @@ mod tests {
         check("C=S;O=D", by(Sort::Size, true));
         check("C=M&O=A", by(Sort::Date, false));
         check("C=N;O=D", by(Sort::Name, true));
-        check("utm=1&page=2&format=json", View { page: 1, format: Format::Json, ..plain });
-        check("page=4294967295", View { page: u32::MAX - 1, ..plain });
-        check("page=3&page=x", View { page: 2, ..plain });
+        check("utm=1&page=2&format=json", View { format: Format::Json, ..named(1) });
+        check("page=4294967295", named(u32::MAX - 1));
+        check("page=3&page=x", named(2));
+    }
+
+    #[test]
+    fn a_program_gets_all_unless_it_names_a_page() {
+        let all = View { extent: Extent::Whole, ..View::default() };
+        for (query, expected) in [
+            ("", all),
+            ("page=0", all),
+            ("page=x&format=json", View { format: Format::Json, ..all }),
+            ("filter=", all),
+            ("page=1", named(0)),
+            ("page=2&sort=date", View { sort: Sort::Date, ..named(1) }),
+        ] {
+            assert_eq!(View::parse(Some(query.as_bytes()), false), expected, "{query}");
+        }
+        assert_eq!(View::parse(None, false), all);
+        assert_eq!((all.link().as_str(), named(0).link().as_str()), ("./", "?page=1"));
     }
 
     #[test]
@@ -193,7 +234,7 @@ mod tests {
             ("%ff", b"\xff"),
             (&"x".repeat(1000), &[b'x'; FILTER_BYTES_MAX]),
         ] {
-            let view = View::parse(Some(format!("filter={value}&page=2").as_bytes()));
+            let view = View::parse(Some(format!("filter={value}&page=2").as_bytes()), true);
             assert_eq!((view.filter.text(), view.page), (expected, 1), "{value}");
         }
     }
@@ -210,9 +251,10 @@ mod tests {
                 for filter in ["", "a b&c=d;", "50%+1", "\u{e9}\0"] {
                     let filter =
                         Filter::parse(percent_encode(filter.as_bytes(), NON_ALPHANUMERIC).to_string().as_bytes());
-                    let view = View { sort, descending, page, format, filter };
+                    let extent = if page == 0 { Extent::First } else { Extent::Named };
+                    let view = View { sort, descending, page, extent, format, filter };
                     let link = view.link();
-                    assert_eq!(View::parse(link.strip_prefix('?').map(str::as_bytes)), view, "{link}");
+                    assert_eq!(View::parse(link.strip_prefix('?').map(str::as_bytes), true), view, "{link}");
                 }
             }
         }

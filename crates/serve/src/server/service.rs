@@ -152,7 +152,7 @@ impl Service {
         let times = Times::new(setup.limits);
         let subscription = setup.subscription.clone().filter(|_| setup.cache.watch);
         let origin = LocalOrigin::new(Arc::new(setup.sites), setup.cache, subscription);
-        let listings = Listings::new(Arc::clone(origin.namespace()), setup.cache);
+        let listings = Listings::new(Arc::clone(origin.namespace()), setup.cache, Arc::clone(&setup.inbox));
         let gate = Gate::of(origin.namespace().networks.as_ref(), setup.shared_limits.requests().cloned());
         let date_cache = DateCache::new(setup.seconds_at, now);
         let mut responder = Responder::new(origin, listings, date_cache, setup.challenges);

@@ -39,7 +39,7 @@ impl Service {
         let responder = &mut self.shared.responder;
         let subscription = self.subscription.clone().filter(|_| config.cache.watch);
         let origin = LocalOrigin::new(Arc::new(sites), &config.cache, subscription).succeeding(&responder.origin);
-        responder.listings = Listings::new(Arc::clone(origin.namespace()), &config.cache);
+        responder.listings = Listings::new(Arc::clone(origin.namespace()), &config.cache, Arc::clone(&self.inbox));
         responder.origin = origin;
         // Held objects may be of other mounts.
         responder.forwarder = tier.map(|tier| forwarder_of(responder, tier, &self.inbox, &config.cache));
