@@ -2,6 +2,7 @@
 //! that would wait for a disk.
 
 mod root;
+mod samples;
 mod stamp;
 mod walk;
 
@@ -19,6 +20,7 @@ use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
 pub use self::root::{Links, Root};
+use self::samples::Samples;
 pub use self::stamp::{FileChanged, Stamp};
 
 /// Whether a path led to no regular file or folder beneath its root, by the error of opening it or
@@ -81,6 +83,8 @@ pub struct File {
     lease: Option<Arc<dyn Any + Send + Sync>>,
     /// It was found to have other content than when it was opened.
     changed: Cell<bool>,
+    /// Set for a file that may grow.
+    samples: Option<Arc<Samples>>,
     /// Its kind.
     pub kind: FileKind,
     /// Its identity and state at the time it was opened.
@@ -112,7 +116,7 @@ impl File {
     fn from_fd(fd: OwnedFd, wait: Wait) -> io::Result<Self> {
         let stat = fstat(&fd)?;
         let (kind, stamp) = (FileKind::of(&stat), Stamp::of(&stat));
-        Ok(Self { fd: Arc::new(fd.into()), wait, lease: None, changed: Cell::new(false), kind, stamp })
+        Ok(Self { fd: Arc::new(fd.into()), wait, lease: None, changed: Cell::new(false), samples: None, kind, stamp })
     }
 
     /// A part of a file that others write to, while the bytes of this part stay as they are: for as
@@ -127,6 +131,7 @@ impl File {
             wait: Wait::Never,
             lease: Some(lease),
             changed: Cell::new(false),
+            samples: None,
             kind: FileKind::Regular,
             stamp,
         }
@@ -137,16 +142,50 @@ impl File {
         self.lease.is_some()
     }
 
-    /// Compares the file's present state with its [stamp](Self::stamp).
+    /// Compares the file's present state with its [stamp](Self::stamp). One that was
+    /// [sampled](Self::sampled_if_recent) may have grown, as far as its samples are the same.
     ///
     /// # Errors
     /// [`FileChanged`], if its content may be another now, which is
     /// [remembered](Self::has_changed); those of `fstat`. A [lease](Self::leased) is enough.
     pub fn ensure_unchanged(&self) -> io::Result<()> {
-        if self.is_leased() || Stamp::of(&fstat(&*self.fd)?).has_content_of(&self.stamp) {
+        if self.is_leased() {
+            return Ok(());
+        }
+        let now = Stamp::of(&fstat(&*self.fd)?);
+        if now.has_content_of(&self.stamp) || self.has_only_grown(&now) {
             return Ok(());
         }
         Err(self.note_change(io::ErrorKind::InvalidData))
+    }
+
+    /// Samples a file that was modified not long before `now_s`, in seconds since 1970-01-01 UTC.
+    /// If it only grows afterwards, it [has not changed](Self::ensure_unchanged). Its stamp is then
+    /// of the moment at which it was sampled. All others are left as they are, and nothing is read;
+    /// so is one that changes all the time.
+    ///
+    /// # Errors
+    /// Those of [`read_at`](Self::read_at) and of `fstat`.
+    pub fn sampled_if_recent(mut self, now_s: i64) -> io::Result<Self> {
+        if now_s.saturating_sub(self.stamp.modified_s) >= RECENT_S {
+            return Ok(self);
+        }
+        for _ in 0..SAMPLE_ATTEMPTS {
+            let samples = Samples::take(self.stamp.size, |block, offset| self.read_at(block, offset))?;
+            let stamp = Stamp::of(&fstat(&*self.fd)?);
+            // A write between the stamp and the samples could have been one in place.
+            if stamp == self.stamp {
+                self.samples = Some(samples.into());
+                break;
+            }
+            self.stamp = stamp;
+        }
+        Ok(self)
+    }
+
+    #[cold]
+    fn has_only_grown(&self, now: &Stamp) -> bool {
+        now.size > self.stamp.size && self.samples.as_ref().is_some_and(|samples| samples.are_in(&self.fd))
     }
 
     /// Whether it was found to have other content than when it was opened. Clones made before that
@@ -244,6 +283,13 @@ impl File {
         self.fd.as_fd()
     }
 }
+
+/// A file may be growing if it was modified within this time: a day, since there are logs with few
+/// lines.
+const RECENT_S: i64 = 86_400;
+
+/// How often a file is sampled that changes meanwhile.
+const SAMPLE_ATTEMPTS: usize = 8;
 
 /// How much [`File::read_ahead`] reads at once: the largest pipe that everybody may have (pipe(7)).
 const PIPE_BYTES: usize = 1 << 20;

@@ -57,7 +57,11 @@ pub(super) fn at(root: &Root, request: &Request) -> Result<Found, Failure> {
     };
     match file.kind {
         FileKind::Directory => Ok(Found::Folder { has_slash }),
-        FileKind::Regular if !has_slash => Ok(Found::File(selected(file, request, present_s()))),
+        FileKind::Regular if !has_slash => {
+            let now_s = present_s();
+            let file = file.sampled_if_recent(now_s).map_err(|error| read_failure("reading the file", &error))?;
+            Ok(Found::File(selected(file, request, now_s)))
+        }
         FileKind::Regular | FileKind::Special => Ok(Found::Nothing(404)),
     }
 }

@@ -9,6 +9,8 @@
 //! file was before. Whole seconds are compared, since many programs carry no finer times over from
 //! the file to its companion.
 
+use std::time::SystemTime;
+
 use thalweg_formats::checksums::{self, Scope};
 use thalweg_sys::File;
 use thalweg_sys::file::Stamp;
@@ -82,6 +84,11 @@ impl LoadedFile {
     fn of(file: File, coding: Option<Coding>, small_bytes_max: usize) -> Result<Self, Miss> {
         let is_small = file.stamp.size <= small_bytes_max as u64;
         let bytes = is_small.then(|| read_whole(&file)).transpose()?;
+        // One in memory is what it was.
+        let file = match is_small {
+            true => file,
+            false => file.sampled_if_recent(now_s()).map_err(|error| Miss::of(&error))?,
+        };
         Ok(Self { file, bytes, coding, digests: Digests::default(), variants: Vec::new(), companions: Vec::new() })
     }
 }
@@ -140,6 +147,12 @@ fn suffix(coding: Coding) -> &'static [u8] {
     }
 }
 
+/// The present second.
+fn now_s() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
 /// Reads as much as the file had when it was opened. It fails if the file has changed by the end,
 /// since what was read may then be of two versions.
 fn read_whole(file: &File) -> Result<Vec<u8>, Miss> {
@@ -155,7 +168,6 @@ fn read_whole(file: &File) -> Result<Vec<u8>, Miss> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::time::SystemTime;
 
     use thalweg_sys::Root;
 
