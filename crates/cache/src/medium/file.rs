@@ -15,7 +15,7 @@ use rustix::{
 use std::{
     fs::{OpenOptions, TryLockError},
     io::{self, IoSliceMut},
-    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     path::Path,
     sync::Arc,
 };
@@ -41,9 +41,10 @@ pub struct File {
 }
 
 impl File {
-    /// Makes a new file with this size; an existing one is an error.
+    /// Makes a new file with this size; an existing one is an error. Other users may not read it:
+    /// it will have what clients are only given by a server that knows who may have it.
     pub fn create(path: &Path, size: u64, allocation: Allocation) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         let sized = file.set_len(size).and_then(|()| match allocation {
             Allocation::Sparse => Ok(()),
             Allocation::Whole => fallocate(&file, FallocateFlags::empty(), 0, size).map_err(io::Error::from),
@@ -59,7 +60,7 @@ impl File {
     /// Opens a file or block device for reading and writing, or for reading alone if writing is
     /// not permitted.
     pub fn open(path: &Path) -> io::Result<Self> {
-        match OpenOptions::new().read(true).write(true).open(path) {
+        match openable().write(true).open(path) {
             Ok(file) => Self::locked(file, path, false),
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
@@ -72,10 +73,14 @@ impl File {
 
     /// Opens a file or block device for reading alone.
     pub fn open_read_only(path: &Path) -> io::Result<Self> {
-        Self::locked(std::fs::File::open(path)?, path, true)
+        Self::locked(openable().open(path)?, path, true)
     }
 
     fn locked(file: std::fs::File, path: &Path, read_only: bool) -> io::Result<Self> {
+        let kind = file.metadata()?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is neither a file nor a block device"));
+        }
         let lock = if read_only { file.try_lock_shared() } else { file.try_lock() };
         match lock {
             Ok(()) => {}
@@ -140,6 +145,14 @@ impl Medium for File {
     }
 }
 
+/// How volumes are opened. Opening a FIFO must not wait for its writer; on a regular file and on a
+/// block device NONBLOCK means nothing.
+fn openable() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+    options
+}
+
 /// Opens a file a second time, for direct writes; `None` if they do not work.
 fn direct(path: &Path, file: &std::fs::File) -> Option<std::fs::File> {
     let flags = OFlags::DIRECT.bits() as i32;
@@ -168,6 +181,27 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
+
+    #[test]
+    fn other_users_cannot_read_a_volume() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("volume");
+        File::create(&path, 4096, Allocation::Sparse).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn what_is_no_volume_is_refused_without_waiting_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        for path in [&fifo, folder.path(), Path::new("/dev/null")] {
+            let opened = [File::open_read_only(path), File::open(path)];
+            assert!(opened.iter().all(Result::is_err), "{}", path.display());
+        }
+        let kind = File::open_read_only(&fifo).unwrap_err().kind();
+        assert_eq!(kind, io::ErrorKind::InvalidInput);
+    }
 
     #[test]
     fn bytes_that_were_acknowledged_and_not_read_stay_as_they_were() {
