@@ -15,6 +15,8 @@ pub struct ForwardedPlaces {
     sites: Vec<Vec<Place>>,
     hosts: HashMap<Box<[u8]>, usize>,
     refuses_unknown: bool,
+    /// The first site has names, so that others which lead to it are not its own.
+    is_first_named: bool,
 }
 
 /// A mount.
@@ -58,7 +60,8 @@ impl ForwardedPlaces {
                 hosts.entry(host_key(name)).or_insert(index);
             }
         }
-        Self { sites, hosts, refuses_unknown: config.unknown_host == UnknownHost::Refuse }
+        let is_first_named = config.sites.first().is_some_and(|site| !site.names.is_empty());
+        Self { sites, hosts, refuses_unknown: config.unknown_host == UnknownHost::Refuse, is_first_named }
     }
 
     /// The objects of a URL: one for each site that it may be meant for.
@@ -87,9 +90,13 @@ impl ForwardedPlaces {
         found
     }
 
-    /// The numbers of the mounts at a path.
+    /// The numbers of the mounts at a path. A host is that of a site: a mistyped one must not be
+    /// taken for the first site, although a request for it would be answered by that.
     pub fn mounts(&self, place: &str) -> Vec<usize> {
         let (host, path) = host_and_path(place);
+        if !host.is_empty() && self.is_first_named && self.site_named(host).is_none() {
+            return Vec::new();
+        }
         let wanted = relative(path);
         let is_it = |place: &&Place| trimmed(&place.prefix) == trimmed(wanted);
         let places = self.sites_of(host).iter().flat_map(|site| site.iter().filter(is_it));
@@ -98,17 +105,21 @@ impl ForwardedPlaces {
 
     /// The sites of a host; all without one.
     fn sites_of(&self, host: &str) -> &[Vec<Place>] {
-        let name = without_port(host.as_bytes()).to_ascii_lowercase();
-        let name = name.strip_suffix(b".").unwrap_or(&name);
-        if name.is_empty() || self.sites.is_empty() {
+        if without_port(host.as_bytes()).is_empty() || self.sites.is_empty() {
             return &self.sites;
         }
-        let dots = name.iter().enumerate().filter(|&(_, &byte)| byte == b'.').map(|(at, _)| at);
-        let found = std::iter::once(0).chain(dots).find_map(|start| self.hosts.get(&name[start..]).copied());
-        match found {
+        match self.site_named(host) {
             None if self.refuses_unknown => &[],
             found => std::slice::from_ref(&self.sites[found.unwrap_or(0)]),
         }
+    }
+
+    /// The site that has a host among its names.
+    fn site_named(&self, host: &str) -> Option<usize> {
+        let name = without_port(host.as_bytes()).to_ascii_lowercase();
+        let name = name.strip_suffix(b".").unwrap_or(&name);
+        let dots = name.iter().enumerate().filter(|&(_, &byte)| byte == b'.').map(|(at, _)| at);
+        std::iter::once(0).chain(dots).find_map(|start| self.hosts.get(&name[start..]).copied())
     }
 }
 
@@ -201,6 +212,10 @@ mod tests {
             ("https://a.example/", &[1]),
             ("a.example", &[1]),
             ("b.example/", &[]),
+            ("deep.a.example:8080/debian/", &[0]),
+            // A request for it would be answered by the first site.
+            ("a.exmaple/debian/", &[]),
+            ("c.example/", &[]),
             ("/debian/local/", &[]),
         ] {
             assert_eq!(places().mounts(place), expected, "{place}");
