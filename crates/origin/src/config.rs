@@ -111,6 +111,8 @@ pub enum Trust {
 pub struct Times {
     /// For a connection: resolving, connecting and the handshakes together.
     pub connect: Duration,
+    /// After which the addresses of its name are looked up again.
+    pub resolve: Duration,
     /// From the request to the end of the response's head.
     pub head: Duration,
     /// Between two pieces of a body.
@@ -127,6 +129,7 @@ impl Default for Times {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
+            resolve: Duration::from_secs(30),
             head: Duration::from_secs(60),
             between_bytes: Duration::from_secs(60),
             queue: Duration::from_secs(30),

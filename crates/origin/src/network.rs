@@ -46,7 +46,7 @@ impl Network {
             return Err(format!("{url} has no host"));
         };
         let tls = is_tls.then(|| Tls::new(&config.trust, config.protocol, &host)).transpose()?;
-        let resolver = Resolver::new(&host, port);
+        let resolver = Resolver::new(&host, port, config.times.resolve);
         Ok(Self { resolver, tls, protocol: config.protocol, connect_time: config.times.connect })
     }
 

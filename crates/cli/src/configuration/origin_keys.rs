@@ -77,6 +77,13 @@ fn origin<K: Keys>(keys: &mut K, origin: &mut OriginConfig) {
         &TIME,
         &mut origin.connect_time,
     );
+    keys.value(
+        "resolve_time",
+        "Time for which the addresses of the name are used before a new connection has them looked up again; \"0s\" looks \
+         up for each connection.",
+        &TIME,
+        &mut origin.resolve_time,
+    );
     keys.value("head_time", "Maximum time from a request to the head of its response.", &TIME, &mut origin.head_time);
     keys.value("idle_time", "Maximum time between two pieces of a response.", &TIME, &mut origin.idle_time);
     keys.value("connections_max", "Maximum number of connections.", &COUNT, &mut origin.connections_max);

@@ -458,7 +458,7 @@ fn origin_of(settings: &OriginSettings, weight: u32, files: &OriginFiles) -> Res
         origin.trust = Trust::Pem(pem.clone());
     }
     let (connect, head, between_bytes) = (settings.connect_time, settings.head_time, settings.idle_time);
-    origin.times = Times { connect, head, between_bytes, ..Times::default() };
+    origin.times = Times { connect, resolve: settings.resolve_time, head, between_bytes, ..Times::default() };
     origin.limits = Limits {
         connections_max: settings.connections_max,
         idle_max: settings.idle_connections_max,

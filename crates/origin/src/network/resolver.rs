@@ -1,5 +1,7 @@
-//! The addresses of one host name. They are looked up again after 30 s, when a connection needs
+//! The addresses of one host name. They are looked up again after a time, when a connection needs
 //! them; requests that come meanwhile wait for the same look-up.
+//!
+//! The time is set for all names: the system's resolver does not tell their times to live.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,9 +11,6 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use url::Host;
-
-/// How long addresses are used. The system's resolver does not tell their times to live.
-const ADDRESSES_AGE: Duration = Duration::from_secs(30);
 
 type Found = io::Result<Vec<SocketAddr>>;
 
@@ -23,21 +22,23 @@ pub(super) struct Resolver {
     port: u16,
     fixed: Option<IpAddr>,
     lookup: Lookup,
+    /// How long addresses are used.
+    age: Duration,
     known: Mutex<Option<(Instant, Vec<SocketAddr>)>>,
 }
 
 impl Resolver {
-    pub(super) fn new<S: AsRef<str>>(host: &Host<S>, port: u16) -> Self {
-        Self::with_lookup(host, port, Box::new(|name, port| Box::pin(by_system(name, port))))
+    pub(super) fn new<S: AsRef<str>>(host: &Host<S>, port: u16, age: Duration) -> Self {
+        Self::with_lookup(host, port, age, Box::new(|name, port| Box::pin(by_system(name, port))))
     }
 
-    fn with_lookup<S: AsRef<str>>(host: &Host<S>, port: u16, lookup: Lookup) -> Self {
+    fn with_lookup<S: AsRef<str>>(host: &Host<S>, port: u16, age: Duration, lookup: Lookup) -> Self {
         let (name, fixed) = match host {
             Host::Domain(name) => (name.as_ref().to_owned(), None),
             Host::Ipv4(address) => (address.to_string(), Some(IpAddr::V4(*address))),
             Host::Ipv6(address) => (address.to_string(), Some(IpAddr::V6(*address))),
         };
-        Self { name, port, fixed, lookup, known: Mutex::new(None) }
+        Self { name, port, fixed, lookup, age, known: Mutex::new(None) }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -51,7 +52,7 @@ impl Resolver {
         }
         let mut known = self.known.lock().await;
         if let Some((found, addresses)) = &*known
-            && found.elapsed() < ADDRESSES_AGE
+            && found.elapsed() < self.age
         {
             return Ok(addresses.clone());
         }
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn names_are_looked_up_again_after_30_s_and_outlive_a_failing_resolver() {
+    async fn names_are_looked_up_again_after_their_time_and_outlive_a_failing_resolver() {
         let lookups = Arc::new(AtomicU16::new(0));
         let counted = Arc::clone(&lookups);
         let lookup: Lookup = Box::new(move |name, port| {
@@ -94,7 +95,7 @@ mod tests {
             let number = counted.fetch_add(1, Ordering::Relaxed);
             Box::pin(async move { if number == 2 { Err(io::Error::other("away")) } else { Ok(vec![address(number)]) } })
         });
-        let resolver = Resolver::with_lookup(&Host::Domain("origin.example"), 80, lookup);
+        let resolver = Resolver::with_lookup(&Host::Domain("origin.example"), 80, Duration::from_secs(30), lookup);
         for (advance_s, expected, lookups_so_far) in
             [(0, 0, 1), (29, 0, 1), (1, 1, 2), (30, 1, 3), (29, 1, 3), (1, 3, 4)]
         {
@@ -107,7 +108,7 @@ mod tests {
     #[tokio::test]
     async fn an_address_is_not_looked_up() {
         let lookup: Lookup = Box::new(|_, _| panic!("it is an address"));
-        let resolver = Resolver::with_lookup(&Host::<&str>::Ipv6("::1".parse().unwrap()), 443, lookup);
+        let resolver = Resolver::with_lookup(&Host::<&str>::Ipv6("::1".parse().unwrap()), 443, Duration::ZERO, lookup);
         assert_eq!(resolver.addresses().await.unwrap(), ["[::1]:443".parse().unwrap()]);
     }
 }

@@ -50,6 +50,8 @@ pub struct OriginConfig {
     pub ca: Option<PathBuf>,
     /// How long a connection may take to be established.
     pub connect_time: Duration,
+    /// How long the addresses of its name are used before they are looked up again.
+    pub resolve_time: Duration,
     /// How long the head of a response may take.
     pub head_time: Duration,
     /// How long a response may pause.
@@ -74,6 +76,7 @@ impl OriginConfig {
             host: None,
             ca: None,
             connect_time: Duration::from_secs(10),
+            resolve_time: Duration::from_secs(30),
             head_time: Duration::from_secs(60),
             idle_time: Duration::from_secs(60),
             connections_max: 64,
