@@ -7,6 +7,7 @@ use std::{fs, io};
 
 use rustls_pki_types::CertificateDer;
 use thalweg_tls::{Certificate, certificates_of_pem};
+use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 use x509_parser::time::ASN1Time;
@@ -56,23 +57,24 @@ impl StoredCertificate {
         }
     }
 
+    /// The names and the end of a chain's first certificate, whichever authority it is of.
+    ///
+    /// # Errors
+    /// There is none, or it is malformed.
+    pub fn names_and_end(chain_pem: &[u8]) -> Result<(Vec<String>, SystemTime), String> {
+        let own = own_certificate(chain_pem)?;
+        let (_, parsed) = parse_x509_certificate(&own).map_err(|error| format!("it is malformed: {error}"))?;
+        Ok((names_of(&parsed)?, time(parsed.validity().not_after)))
+    }
+
     /// A certificate from an authority, checked: the key is that of the chain's first certificate.
     pub(crate) fn new(directory: &str, chain_pem: &str, key_pem: &str) -> Result<Self, String> {
         let (chain_pem, key_pem) = (chain_pem.as_bytes(), key_pem.as_bytes());
         Certificate::of_pem(chain_pem, key_pem).map_err(|error| error.to_string())?;
         let own = own_certificate(chain_pem)?;
         let (_, parsed) = parse_x509_certificate(&own).map_err(|error| format!("it is malformed: {error}"))?;
-        let subjects = parsed.subject_alternative_name().map_err(|error| format!("it is malformed: {error}"))?;
-        let subjects = subjects.map(|extension| &extension.value.general_names[..]).unwrap_or_default();
-        let names = subjects.iter().filter_map(|subject| match subject {
-            GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
-            _ => None,
-        });
-        let mut names: Vec<_> = names.collect();
-        names.sort_unstable();
-        names.dedup();
         Ok(Self {
-            names,
+            names: names_of(&parsed)?,
             not_before: time(parsed.validity().not_before),
             not_after: time(parsed.validity().not_after),
             chain_pem: chain_pem.into(),
@@ -102,6 +104,20 @@ impl StoredCertificate {
     pub(crate) fn own(&self) -> CertificateDer<'static> {
         own_certificate(&self.chain_pem).expect("it was checked when it was read")
     }
+}
+
+/// The host names that a certificate is for, in lower case and order.
+fn names_of(certificate: &X509Certificate<'_>) -> Result<Vec<String>, String> {
+    let subjects = certificate.subject_alternative_name().map_err(|error| format!("it is malformed: {error}"))?;
+    let subjects = subjects.map(|extension| &extension.value.general_names[..]).unwrap_or_default();
+    let names = subjects.iter().filter_map(|subject| match subject {
+        GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+        _ => None,
+    });
+    let mut names: Vec<_> = names.collect();
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
 }
 
 /// Without the key, which belongs in no log.

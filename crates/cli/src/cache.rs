@@ -5,7 +5,7 @@
 mod list;
 mod warm;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -14,15 +14,18 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use thalweg_cache::medium::Allocation;
-use thalweg_cache::{Cache, Error, Key, Purge, Settings, Shape, Verification};
+use thalweg_cache::{Cache, Error, Purge, Settings, Shape, Verification};
+use thalweg_tier::{Wanted, inventory};
 use thalweg_units::display;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, remark};
 use crate::options::{
-    CacheCommand, CacheCreateOptions, CacheExportOptions, CacheLsOptions, CacheOptions, CachePurgeOptions, CacheVolumes,
+    CacheCommand, CacheCreateOptions, CacheExportOptions, CacheLsOptions, CacheOptions, CachePurgeOptions, CacheSource,
+    CacheVolumes,
 };
 use crate::output::print;
-use crate::purge_online::purge_online;
+use crate::purge_online::{objects_online, purge_online, volumes_online};
+use crate::stored_objects::{begins_with, is_named, row};
 
 /// Runs the command.
 ///
@@ -86,7 +89,10 @@ fn create(options: &CacheCreateOptions) -> Result<ExitCode, Failure> {
     Ok(Exit::Met.into())
 }
 
-fn stat(options: &CacheVolumes) -> Result<ExitCode, Failure> {
+fn stat(options: &CacheSource) -> Result<ExitCode, Failure> {
+    if let Some(server) = &options.server {
+        return stat_online(server, options.json);
+    }
     let (mut text, mut rows) = (String::new(), Vec::new());
     for path in &options.paths {
         let cache = open(path)?;
@@ -122,111 +128,89 @@ fn stat(options: &CacheVolumes) -> Result<ExitCode, Failure> {
     Ok(Exit::Met.into())
 }
 
-/// The parts of an object that are stored.
-#[derive(Default)]
-struct Object {
-    name: Option<String>,
-    fragments: u64,
-    bytes: u64,
-    object_bytes: u64,
-    stored_s: u64,
-    hits: u8,
-    is_stale: bool,
-}
-
-/// The objects on these volumes, by their keys.
-fn objects(paths: &[PathBuf]) -> Result<BTreeMap<Key, Object>, Failure> {
-    let mut objects: BTreeMap<Key, Object> = BTreeMap::new();
-    for path in paths {
-        let cache = open(path)?;
-        cache.list(&mut |stored| {
-            let object = objects.entry(stored.key).or_default();
-            object.fragments += u64::from(stored.part.number().is_some());
-            object.bytes += u64::from(stored.bytes);
-            object.object_bytes = object.object_bytes.max(stored.description.object_bytes);
-            object.stored_s = object.stored_s.max(stored.stored_s);
-            object.hits = object.hits.max(stored.hits);
-        });
-        cache.list_heads(&mut |head| {
-            let object = objects.entry(head.stored.key).or_default();
-            object.name = head.name.map(ToOwned::to_owned);
-            object.is_stale = head.stored.is_stale;
-        });
-    }
-    Ok(objects)
-}
-
-/// A pattern of names: with a host, or the path on all hosts.
-fn without_scheme(pattern: &str) -> &str {
-    let rest = pattern.strip_prefix("https://").or_else(|| pattern.strip_prefix("http://"));
-    rest.unwrap_or(pattern)
-}
-
-/// The parts of a name and of a pattern that are compared: the paths alone, if the pattern has no
-/// host, or the name has none since its site answers for all hosts.
-fn compared<'a>(name: &'a str, pattern: &'a str) -> (&'a str, &'a str) {
-    let path = |text: &'a str| text.find('/').map_or("", |slash| &text[slash..]);
-    let pattern = without_scheme(pattern);
-    if pattern.starts_with('/') || name.starts_with('/') { (path(name), path(pattern)) } else { (name, pattern) }
-}
-
-fn begins_with(name: &str, prefix: &str) -> bool {
-    let (name, prefix) = compared(name, prefix);
-    name.starts_with(prefix)
-}
-
-fn is_named(name: &str, url: &str) -> bool {
-    let (name, url) = compared(name, url);
-    name == url
-}
-
-fn list(options: &CacheLsOptions) -> Result<ExitCode, Failure> {
-    let mut objects = objects(&options.volumes.paths)?;
-    if let Some(prefix) = &options.prefix {
-        objects.retain(|_, object| object.name.as_ref().is_some_and(|name| begins_with(name, prefix)));
-    }
-    print(&if options.volumes.json {
-        let rows = objects.iter().map(|(key, object)| {
-            json!({
-                "key": key.to_string(), "name": object.name, "fragments": object.fragments, "stored_bytes": object.bytes,
-                "object_bytes": object.object_bytes, "stored_s": object.stored_s, "hits": object.hits,
-                "stale": object.is_stale,
-            })
-        });
-        pretty(&json!(rows.collect::<Vec<Value>>()))?
+/// The volumes of a running server.
+fn stat_online(server: &str, is_json: bool) -> Result<ExitCode, Failure> {
+    let volumes = volumes_online(server)?;
+    print(&if is_json {
+        pretty(&json!(volumes))?
     } else {
-        let rows = objects.iter().map(|(key, object)| {
-            let Object { name, fragments, bytes, stored_s, is_stale, .. } = object;
-            let name = name.as_deref().unwrap_or("-");
-            let stale = if *is_stale { "  stale" } else { "" };
+        let line = |volume: &Value| {
+            let number = |key: &str| volume[key].as_u64().unwrap_or(0);
+            let (filled, size) = (number("filled_bytes"), number("size_bytes"));
+            let share = if size == 0 { 0.0 } else { filled as f64 / size as f64 };
             format!(
-                "{key}  {:>12}  {fragments:>6} fragments  {}  {name}{stale}\n",
-                display::bytes(*bytes),
-                time(*stored_s)
+                "{}\n  state       {}\n  filled      {} of {}\n  oldest      {}\n  damaged     {}\n  I/O errors  {}\n",
+                volume["volume"].as_str().unwrap_or("-"),
+                volume["state"].as_str().unwrap_or("-"),
+                display::percent(share),
+                display::bytes(size),
+                volume["oldest_s"].as_u64().map_or("the first cycle is not over".to_owned(), time),
+                display::count(number("damaged")),
+                display::count(number("failures")),
             )
-        });
-        rows.collect()
+        };
+        volumes.iter().map(line).collect()
     })?;
     Ok(Exit::Met.into())
 }
 
-/// Names, the most wanted first: what a new cache is warmed with.
+/// The objects on volumes or of a running server, each once, as rows of JSON.
+fn objects(source: &CacheSource, prefix: Option<&str>, hot: Option<usize>) -> Result<Vec<Value>, Failure> {
+    if let Some(server) = &source.server {
+        let (rows, is_cut_off) = objects_online(server, source.token.as_deref(), (prefix, hot))?;
+        if is_cut_off && hot.is_none() {
+            remark(&format!("there are more than these {} objects; --prefix shows a part of them", rows.len()));
+        }
+        return Ok(rows);
+    }
+    let caches = source.paths.iter().map(|path| open(path)).collect::<Result<Vec<_>, _>>()?;
+    let is_named = |name: Option<&str>| match (prefix, name) {
+        (Some(prefix), name) => name.is_some_and(|name| begins_with(name, prefix)),
+        (None, name) => hot.is_none() || name.is_some(),
+    };
+    let wanted = Wanted { is_named: &is_named, objects_max: hot.unwrap_or(usize::MAX), hottest: hot.is_some() };
+    Ok(inventory(&caches.iter().collect::<Vec<_>>(), wanted).objects.iter().map(row).collect())
+}
+
+fn list(options: &CacheLsOptions) -> Result<ExitCode, Failure> {
+    let rows = objects(&options.source, options.prefix.as_deref(), None)?;
+    print(&if options.source.json {
+        pretty(&json!(rows))?
+    } else {
+        let line = |row: &Value| {
+            let number = |key: &str| row[key].as_u64().unwrap_or(0);
+            format!(
+                "{}  {:>12}  {:>6} fragments  {}  {}{}\n",
+                row["key"].as_str().unwrap_or_default(),
+                display::bytes(number("stored_bytes")),
+                number("fragments"),
+                time(number("stored_s")),
+                row["name"].as_str().unwrap_or("-"),
+                if row["stale"] == true { "  stale" } else { "" }
+            )
+        };
+        rows.iter().map(line).collect()
+    })?;
+    Ok(Exit::Met.into())
+}
+
+/// Names, the most wanted first: what a new cache is warmed with. Of those with the same hits, the
+/// ones come first that were fetched last.
 fn export(options: &CacheExportOptions) -> Result<ExitCode, Failure> {
-    let named =
-        objects(&options.volumes.paths)?.into_values().filter_map(|mut object| Some((object.name.take()?, object)));
-    let mut named: Vec<(String, Object)> = named.collect();
-    // Of those with the same hits, the ones that were fetched last.
-    named.sort_by(|(name, a), (other, b)| {
-        b.hits.cmp(&a.hits).then(b.stored_s.cmp(&a.stored_s)).then_with(|| name.cmp(other))
-    });
-    named.truncate(options.hot);
-    print(&if options.volumes.json {
-        let rows = named.iter().map(|(name, object)| {
-            json!({ "name": name, "hits": object.hits, "stored_bytes": object.bytes, "object_bytes": object.object_bytes })
+    let rows = objects(&options.source, None, Some(options.hot))?;
+    print(&if options.source.json {
+        let rows = rows.iter().map(|row| {
+            json!({
+                "name": row["name"], "hits": row["hits"], "stored_bytes": row["stored_bytes"],
+                "object_bytes": row["object_bytes"],
+            })
         });
         pretty(&json!(rows.collect::<Vec<Value>>()))?
     } else {
-        named.iter().map(|(name, object)| format!("{}\t{}\t{name}\n", object.hits, object.bytes)).collect()
+        let line = |row: &Value| {
+            format!("{}\t{}\t{}\n", row["hits"], row["stored_bytes"], row["name"].as_str().unwrap_or_default())
+        };
+        rows.iter().map(line).collect()
     })?;
     Ok(Exit::Met.into())
 }
@@ -333,34 +317,4 @@ fn time(seconds: u64) -> String {
 
 fn pretty(document: &Value) -> Result<String, Failure> {
     Ok(serde_json::to_string_pretty(document).map_err(Failure::unreachable)? + "\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_match_names_with_a_host_or_the_path_on_all_hosts() {
-        let name = "a.example/debian/x";
-        for (prefix, begins) in [
-            ("a.example/debian/", true),
-            ("https://a.example/deb", true),
-            ("http://a.example/debian/x", true),
-            ("/debian/", true),
-            ("debian/", false),
-            ("b.example/", false),
-            ("/x", false),
-            ("", true),
-        ] {
-            assert_eq!(begins_with(name, prefix), begins, "{prefix}");
-        }
-        for (url, is) in [("https://a.example/debian/x", true), ("/debian/x", true), ("/debian/", false), ("x", false)]
-        {
-            assert_eq!(is_named(name, url), is, "{url}");
-        }
-        // A site without a host answers for all of them.
-        for (url, is) in [("https://a.example/x", true), ("b.example/x", true), ("/x", true), ("a.example/y", false)] {
-            assert_eq!((is_named("/x", url), begins_with("/x", url)), (is, is), "{url}");
-        }
-    }
 }

@@ -1,4 +1,5 @@
-//! `thalweg cache purge --server`: purging from a running server over its status listener.
+//! `thalweg cache purge --server`, and `stat`, `ls` and `export`: purging from a running server,
+//! and looking at its cache, over its status listener.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -8,11 +9,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use thalweg_observe::remote::Token;
-use url::{Host, Url};
+use url::{Host, Url, form_urlencoded};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, remark};
 use crate::options::CachePurgeOptions;
 use crate::output::print;
+use crate::secret_file;
 
 /// The port of the status listener in the documentation.
 const STATUS_PORT: u16 = 9180;
@@ -22,7 +24,15 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// How long a purge may take: one by prefix reads the heads of everything that is stored.
 const ANSWER_TIME: Duration = Duration::from_secs(3600);
 /// Most bytes of an answer.
-const ANSWER_BYTES_MAX: u64 = 4 << 20;
+const ANSWER_BYTES_MAX: u64 = 128 << 20;
+
+/// A request to a status listener.
+struct Request<'r> {
+    method: &'static str,
+    target: &'r str,
+    token: Option<&'r Token>,
+    body: &'r str,
+}
 
 /// A status listener.
 struct Listener {
@@ -41,14 +51,13 @@ pub(crate) fn purge_online(server: &str, options: &CachePurgeOptions) -> Result<
     let listener = Listener::parse(server)?;
     let path = options.token.as_deref().unwrap_or(Path::new(""));
     let token = Token::read(path).map_err(Failure::usage)?;
+    secret_file::warning(path).iter().for_each(|warning| remark(warning));
     let order = json!({
         "url": options.url, "prefix": options.prefix, "group": options.group, "mount": options.mount, "soft": options.soft,
     });
-    let answer = listener.ask(&token, &order.to_string()).map_err(|error| {
-        let advice = "is `thalweg serve` running with this address as --status?";
-        Failure::unreachable(format!("cannot purge from {server}: {error}; {advice}"))
-    })?;
-    let is_other = || Failure::unreachable(format!("{server} does not answer as the status listener of thalweg"));
+    let request = Request { method: "POST", target: "/purge", token: Some(&token), body: &order.to_string() };
+    let answer = listener.ask(&request).map_err(|error| unreachable(server, &error))?;
+    let is_other = || is_no_listener(server);
     let (status, body) = read(&answer).ok_or_else(is_other)?;
     let document: Value = serde_json::from_str(body).unwrap_or_default();
     if status == 200 && document["schema"] != "thalweg.purge/1" {
@@ -59,6 +68,78 @@ pub(crate) fn purge_online(server: &str, options: &CachePurgeOptions) -> Result<
     }
     print(&if options.json { body.to_owned() } else { summary(&document) })?;
     Ok(Exit::Met.into())
+}
+
+/// The volumes of a running server, as its status has them.
+///
+/// # Errors
+/// The server cannot be reached, or has no disk cache.
+pub(crate) fn volumes_online(server: &str) -> Result<Vec<Value>, Failure> {
+    let request = Request { method: "GET", target: "/status.json", token: None, body: "" };
+    let answer = Listener::parse(server)?.ask(&request).map_err(|error| unreachable(server, &error))?;
+    let (status, body) = read(&answer).ok_or_else(|| is_no_listener(server))?;
+    let document: Value = serde_json::from_str(body).unwrap_or_default();
+    match document["disk_cache"]["volumes"].as_array() {
+        Some(volumes) if status == 200 => Ok(volumes.clone()),
+        _ if status == 200 && document.is_object() => {
+            Err(Failure::unreachable(format!("{server} has no disk cache: no mount of it has origins")))
+        }
+        _ => Err(is_no_listener(server)),
+    }
+}
+
+/// The stored objects of a running server: rows as `thalweg cache ls --json` has them, and whether
+/// there are more. Of `hot`, so many with the most hits.
+///
+/// # Errors
+/// The server cannot be reached, or refuses the token.
+pub(crate) fn objects_online(
+    server: &str,
+    token: Option<&Path>,
+    (prefix, hot): (Option<&str>, Option<usize>),
+) -> Result<(Vec<Value>, bool), Failure> {
+    let listener = Listener::parse(server)?;
+    let path = token.ok_or_else(|| {
+        Failure::usage(
+            "--server needs --token FILE: the file that status.read_token of the server's configuration names",
+        )
+    })?;
+    let token = Token::read(path).map_err(Failure::usage)?;
+    secret_file::warning(path).iter().for_each(|warning| remark(warning));
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    prefix.into_iter().for_each(|prefix| _ = query.append_pair("prefix", prefix));
+    hot.into_iter().for_each(|hot| _ = query.append_pair("hot", &hot.to_string()));
+    let target = format!("/objects?{}", query.finish());
+    let request = Request { method: "GET", target: &target, token: Some(&token), body: "" };
+    let answer = listener.ask(&request).map_err(|error| unreachable(server, &error))?;
+    let (status, body) = read(&answer).ok_or_else(|| is_no_listener(server))?;
+    let document: Value = serde_json::from_str(body).unwrap_or_default();
+    match (status, document["objects"].as_array()) {
+        (200, Some(rows)) if document["schema"] == "thalweg.objects/1" => {
+            Ok((rows.clone(), document["incomplete"] == true))
+        }
+        (200, _) => Err(is_no_listener(server)),
+        (401, _) => Err(Failure::usage(format!(
+            "{server} refuses the token in {}; use the file that status.read_token of its configuration names",
+            path.display()
+        ))),
+        (403, _) => Err(Failure::unreachable(format!(
+            "{server} does not list what it has stored; set read_token = {path:?} in [status] of its configuration"
+        ))),
+        _ => Err(Failure::unreachable(format!(
+            "{server} answers {status}: {}",
+            document["error"].as_str().unwrap_or("")
+        ))),
+    }
+}
+
+fn unreachable(server: &str, error: &io::Error) -> Failure {
+    let advice = "is `thalweg serve` running with this address as --status?";
+    Failure::unreachable(format!("cannot reach {server}: {error}; {advice}"))
+}
+
+fn is_no_listener(server: &str) -> Failure {
+    Failure::unreachable(format!("{server} does not answer as the status listener of thalweg"))
 }
 
 /// A purge that was not carried out, or not to its end.
@@ -118,17 +199,19 @@ impl Listener {
         Ok(Self { url: server.to_owned(), host, port, authority })
     }
 
-    /// Sends the request; the whole answer.
-    fn ask(&self, token: &Token, body: &str) -> io::Result<Vec<u8>> {
+    /// Sends a request; the whole answer.
+    fn ask(&self, Request { method, target, token, body }: &Request<'_>) -> io::Result<Vec<u8>> {
         let mut connection = self.connect()?;
         connection.set_read_timeout(Some(ANSWER_TIME))?;
         connection.set_write_timeout(Some(CONNECT_TIME))?;
+        let authorization = token.map(|token| format!("Authorization: {}\r\n", token.field())).unwrap_or_default();
+        let content = match body.len() {
+            0 => String::new(),
+            bytes => format!("Content-Type: application/json\r\nContent-Length: {bytes}\r\n"),
+        };
         let head = format!(
-            "POST /purge HTTP/1.1\r\nHost: {}\r\nAuthorization: {}\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\nConnection: close\r\n\r\n",
-            self.authority,
-            token.field(),
-            body.len()
+            "{method} {target} HTTP/1.1\r\nHost: {}\r\n{authorization}{content}Connection: close\r\n\r\n",
+            self.authority
         );
         connection.write_all(&[head.as_bytes(), body.as_bytes()].concat())?;
         let mut answer = Vec::new();

@@ -12,6 +12,7 @@ mod confinement;
 mod description;
 mod figures;
 mod launcher;
+mod objects;
 mod purging;
 mod signals;
 mod takeover;
@@ -25,12 +26,14 @@ use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
 use thalweg_serve::{
-    CatalogError, Level, ListenAddr, Listeners, LogTarget, Server, ServerTls, StartError, TlsError, loop_count,
+    CatalogError, Level, ListenAddr, Listeners, LogTarget, Server, ServerConfig, ServerTls, StartError, TlsError,
+    loop_count,
 };
 use thalweg_sys::resource_limits::{descriptors, raise_descriptors};
 use thalweg_sys::service_manager::Notification;
 
 use self::acme::AcmeProcess;
+use self::cluster::OriginFiles;
 use self::confinement::{Identity, file_access, socket_file};
 use self::description::{announcement, describe, reach, served};
 use self::launcher::Launcher;
@@ -38,7 +41,7 @@ use self::signals::Signals;
 use self::takeover::Inheritance;
 use self::tier::RunningTier;
 use self::watch::{End, Watch};
-use crate::configuration::{self, Configuration, Loaded};
+use crate::configuration::{self, ClusterConfig, Configuration, Loaded};
 use crate::exit::{Exit, Failure, remark};
 use crate::load_options::ensure_driver;
 use crate::options::ServeOptions;
@@ -58,6 +61,12 @@ pub(crate) fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
         return Ok(Exit::Met.into());
     }
     run(options)
+}
+
+/// Reads what origins and a cluster need, and warns of secrets that others can read, too.
+fn read_origin_files(config: &ServerConfig, cluster: Option<&ClusterConfig>) -> Result<OriginFiles, Failure> {
+    tier::warnings(config, cluster).iter().for_each(|warning| remark(warning));
+    tier::read_files(config, cluster, &|path| fs::read(path))
 }
 
 /// Serves until the end.
@@ -87,7 +96,7 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
         // Keys of another version's making leave clients with full handshakes.
         let _ = tls.tickets().import(tickets);
     }
-    let origin_files = tier::read_files(config, configuration.cluster.as_ref(), &|path| fs::read(path))?;
+    let origin_files = read_origin_files(config, configuration.cluster.as_ref())?;
     acme::prepare(&configuration, identity.account())?;
     let mut confinement = identity.assume()?;
     // The user who serves may have fewer rights.

@@ -556,11 +556,14 @@ pub struct StatusConfig {
     /// The file with the token that a client shows to purge what is cached of origins; `None`:
     /// nobody can.
     pub purge_token: Option<PathBuf>,
+    /// The file with the token that clients show to read which objects the disk cache has; `None`:
+    /// that of purges alone allows it.
+    pub read_token: Option<PathBuf>,
 }
 
 impl StatusConfig {
     /// The defaults, at an address.
     pub const fn new(listen: SocketAddr) -> Self {
-        Self { listen, allowed_hosts: Vec::new(), state: None, purge_token: None }
+        Self { listen, allowed_hosts: Vec::new(), state: None, purge_token: None, read_token: None }
     }
 }

@@ -208,6 +208,36 @@ impl Head {
     }
 }
 
+/// The bodies that the bytes of a head behind its name tell of: the key of the fragments, if the
+/// body is in such, and the length of the whole.
+pub(crate) fn bodies(rest: &[u8]) -> Option<Vec<(Option<Key>, u64)>> {
+    let mut input = Input(rest);
+    if input.array::<1>()? != [FORMAT] {
+        return None;
+    }
+    let [count] = input.array()?;
+    let bodies = (0..count).map(|_| {
+        // Its state and two times.
+        input.take(1 + 2 + 8 + 8)?;
+        input.optional()?;
+        for _ in 0..u16::from_le_bytes(input.array()?) {
+            input.short()?;
+            input.long()?;
+        }
+        match input.array()? {
+            [0] => Some((None, input.long()?.len() as u64)),
+            [1] => Some((Some(Key(input.array()?)), u64::from_le_bytes(input.array()?))),
+            [2] => {
+                let [_first, length] = [u64::from_le_bytes(input.array()?), u64::from_le_bytes(input.array()?)];
+                input.long()?;
+                Some((None, length))
+            }
+            _ => None,
+        }
+    });
+    bodies.collect()
+}
+
 fn variant(input: &mut Input<'_>, policy: &Policy) -> Option<Variant> {
     let [is_invalidated] = input.array()?;
     let status = u16::from_le_bytes(input.array()?);

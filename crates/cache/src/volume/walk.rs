@@ -72,6 +72,8 @@ pub struct Stored {
 pub struct StoredHead<'a> {
     /// The object's name; `None` if the content is not that of a [`Head`].
     pub name: Option<&'a str>,
+    /// The caller's bytes behind the name.
+    pub rest: &'a [u8],
     /// The head as a part.
     pub stored: Stored,
 }
@@ -213,7 +215,9 @@ impl Index {
             Visitor::Whole => {}
             Visitor::Each(each) => each(stored),
             Visitor::Heads(each) if part == Part::HEAD => {
-                each(StoredHead { name: Head::decode(body).map(|head| head.name), stored });
+                let head = Head::decode(body);
+                let rest = head.as_ref().map_or(&[][..], |head| head.rest);
+                each(StoredHead { name: head.as_ref().map(|head| head.name), rest, stored });
             }
             Visitor::Heads(_) => {}
         }

@@ -527,7 +527,7 @@ fn heads_are_listed_with_their_names_and_hits() {
     for is_written in [false, true] {
         let mut listed = Vec::new();
         let outcome = volume.list_heads(&mut |head| {
-            let StoredHead { name, stored } = head;
+            let StoredHead { name, stored, .. } = head;
             listed.push((stored.description.object_bytes, name.map(str::to_owned), stored.hits, stored.is_stale));
         });
         listed.sort_unstable();

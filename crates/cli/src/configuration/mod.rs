@@ -213,6 +213,10 @@ impl Configuration {
             let mut status = self.server.status.take().unwrap_or_else(|| StatusConfig::new(listen));
             status.listen = listen;
             status.state = options.status_state.clone().or(status.state);
+            // Beneath the present folder: the server may be in another one later.
+            let token =
+                options.purge_token.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+            status.purge_token = token.or(status.purge_token);
             self.server.status = Some(status);
         }
     }

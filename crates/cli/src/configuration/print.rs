@@ -232,6 +232,7 @@ mod tests {
             allowed_hosts: vec!["status.example".to_owned()],
             state: Some("/var/state".into()),
             purge_token: Some("/etc/token".into()),
+            read_token: Some("/etc/read".into()),
         });
         server.tls = Some(rich_tls());
         let first = rich_site();
@@ -317,6 +318,7 @@ mod tests {
         let text = bucket.map_or(text.clone(), |bucket| text.replacen(&text[bucket], "", 1));
         // Without origins, there is nothing to purge.
         let text = text.replacen("purge_token = \"/etc/thalweg/purge-token\"\n", "", 1);
+        let text = text.replacen("read_token = \"/etc/thalweg/read-token\"\n", "", 1);
         // A mount has a root or origins.
         let text = text.replacen("origins = [\"debian\"]\n", "", 1);
         // A request is either redirected or rewritten.

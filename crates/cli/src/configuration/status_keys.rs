@@ -27,4 +27,11 @@ pub(super) fn status<K: Keys>(keys: &mut K, status: &mut StatusConfig) {
         &MAYBE_PATH.like("\"/etc/thalweg/purge-token\""),
         &mut status.purge_token,
     );
+    keys.value(
+        "read_token",
+        "File with the token that a client has to show to list what the disk cache has (`thalweg cache ls --server`): at \
+         least 16 visible ASCII characters. The token for purges allows it, too.",
+        &MAYBE_PATH.like("\"/etc/thalweg/read-token\""),
+        &mut status.read_token,
+    );
 }

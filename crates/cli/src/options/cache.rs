@@ -12,6 +12,8 @@ Examples:
   thalweg cache stat /var/cache/thalweg/a
   thalweg cache verify /var/cache/thalweg/a
   thalweg cache ls /var/cache/thalweg/a --prefix /debian/dists/
+  thalweg cache stat --server 127.0.0.1:9180
+  thalweg cache ls --server 127.0.0.1:9180 --token FILE --prefix /debian/dists/
   thalweg cache purge /var/cache/thalweg/a --url https://mirror.example/debian/pool/x.deb
   thalweg cache purge /var/cache/thalweg/a --prefix mirror.example/debian/dists/ --soft
   thalweg cache purge --server 127.0.0.1:9180 --token FILE --url /debian/x.deb
@@ -35,7 +37,7 @@ pub(crate) enum CacheCommand {
     /// Make a volume: a file of a fixed size, or an existing block device.
     Create(CacheCreateOptions),
     /// Show the state of volumes.
-    Stat(CacheVolumes),
+    Stat(CacheSource),
     /// List the objects that are stored.
     Ls(CacheLsOptions),
     /// Read everything and verify it; exit code 1 if something is damaged.
@@ -84,12 +86,30 @@ pub(crate) struct CacheVolumes {
     pub json: bool,
 }
 
+/// Volumes that no server has open, or a running server.
+#[derive(Debug, Args)]
+pub(crate) struct CacheSource {
+    /// The volumes, which no server has open
+    #[arg(required_unless_present = "server", conflicts_with = "server", value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Status listener of a running server to look at
+    #[arg(long, value_name = "URL")]
+    pub server: Option<String>,
+    /// File with the server's token for reading, which its `status.read_token` names, or with that
+    /// for purges
+    #[arg(long, value_name = "FILE", requires = "server")]
+    pub token: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Options of `thalweg cache ls`.
 #[derive(Debug, Args)]
 pub(crate) struct CacheLsOptions {
-    /// The volumes.
+    /// The volumes or the server.
     #[command(flatten)]
-    pub volumes: CacheVolumes,
+    pub source: CacheSource,
     /// List objects alone whose host and path begin with this, or whose path does if it begins with
     /// a slash
     #[arg(long, value_name = "PREFIX")]
@@ -99,9 +119,9 @@ pub(crate) struct CacheLsOptions {
 /// Options of `thalweg cache export`.
 #[derive(Debug, Args)]
 pub(crate) struct CacheExportOptions {
-    /// The volumes.
+    /// The volumes or the server.
     #[command(flatten)]
-    pub volumes: CacheVolumes,
+    pub source: CacheSource,
     /// Number of objects, those with the most hits first
     #[arg(long, value_name = "N")]
     pub hot: usize,

@@ -32,7 +32,7 @@ mod yardstick;
 
 pub(crate) use addresses::parse_listen;
 pub(crate) use cache::{
-    CacheCommand, CacheCreateOptions, CacheExportOptions, CacheLsOptions, CacheOptions, CachePurgeOptions,
+    CacheCommand, CacheCreateOptions, CacheExportOptions, CacheLsOptions, CacheOptions, CachePurgeOptions, CacheSource,
     CacheVolumes, CacheWarmOptions,
 };
 pub(crate) use client_tls::ClientTlsOptions;

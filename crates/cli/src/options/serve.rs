@@ -146,6 +146,11 @@ pub(crate) struct ServeOptions {
     /// File that keeps the status page's daily figures across restarts
     #[arg(long, value_name = "FILE", requires = "status", help_heading = ADDRESSES, hide_short_help = true)]
     pub status_state: Option<PathBuf>,
+    /// File with the token that purging from the cache needs
+    ///
+    /// Purges come to the status page's address: `thalweg cache purge --server ADDR --token FILE`.
+    #[arg(long, value_name = "FILE", requires = "status", help_heading = ADDRESSES, hide_short_help = true)]
+    pub purge_token: Option<PathBuf>,
     /// Time for downloads in progress to finish after an upgrade (USR2) [default: unlimited]
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = PROCESS, hide_short_help = true)]
     pub upgrade_drain: Option<Duration>,

@@ -10,7 +10,9 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
+use thalweg_acme::StoredCertificate;
 use thalweg_serve::{ConfigFault, ListenAddr, ServerTls};
 use thalweg_sys::process::may_give_files_to;
 use thalweg_sys::{file, socket};
@@ -18,7 +20,7 @@ use thalweg_sys::{file, socket};
 use super::acme;
 use super::confinement::{Identity, file_access, socket_file};
 use super::description::counted;
-use super::purging;
+use super::{purging, tier};
 use crate::configuration::{Configuration, Loaded};
 use crate::exit::Failure;
 use crate::load_options::ensure_driver;
@@ -39,8 +41,11 @@ pub(super) fn check(options: &ServeOptions) -> Result<String, Failure> {
     // A start opens ports before it changes the user, and files after that.
     let (places, mut faults) = check_addresses(configuration);
     faults.extend(check_socket_files(configuration));
-    let tls = check_tls(configuration);
-    faults.extend(check_token(configuration));
+    let (certificates, tls) = check_tls(configuration);
+    faults.extend(check_tokens(configuration));
+    // A start reads these files before it changes the user.
+    let origins = check_origins(configuration);
+    let warnings = tier::warnings(&configuration.server, configuration.cluster.as_ref());
     let identity = Identity::choose(configuration.user.as_deref(), &configuration.server.listen);
     let was_root = identity.as_ref().is_ok_and(|identity| identity.account().is_some());
     let confinement = match identity {
@@ -53,6 +58,11 @@ pub(super) fn check(options: &ServeOptions) -> Result<String, Failure> {
     faults.extend(configuration.faults());
     // A file that is missing is found there, too.
     faults.extend(tls.filter(|_| !faults.iter().any(|known| known.at.starts_with("tls"))));
+    let is_about_origins = |known: &ConfigFault| {
+        ["origin", "cluster", "site"].iter().any(|place| known.at.starts_with(place)) || known.at.contains("token")
+    };
+    faults.extend(origins.filter(|_| !faults.iter().any(is_about_origins)));
+    faults.extend(tier::unusable_volume(&configuration.server).map(|failure| fault("disk_cache.volumes", failure)));
     faults.extend(unwritable(configuration, was_root));
     loaded.ensure(faults)?;
     ensure_driver(configuration.server.driver)?;
@@ -64,15 +74,25 @@ pub(super) fn check(options: &ServeOptions) -> Result<String, Failure> {
             .and_then(|()| confinement.confine_calls(configuration.sandbox))
             .or_else(|failure| loaded.refuse(vec![fault("sandbox", failure)]))?;
     }
-    Ok(summary(configuration, &places))
+    Ok(summary(configuration, &[places, certificates, warnings].concat()))
 }
 
 /// A description of each address, and the addresses that are not available.
 fn check_addresses(configuration: &Configuration) -> (Vec<String>, Vec<ConfigFault>) {
     let mut places = Vec::new();
     let mut faults = Vec::new();
+    let tls = configuration.server.tls.as_ref();
     let mut look = |at: String, what: &str, address: &ListenAddr| match state_of(address) {
-        Ok(state) => places.push(format!("{what} {address}{state}")),
+        Ok(state) => {
+            let speaks_tls = at.starts_with("listen") && tls.is_some_and(|tls| tls.speaks_at(address));
+            let scheme = match (address, speaks_tls) {
+                (ListenAddr::Tcp(_), true) => "https://",
+                (ListenAddr::Tcp(_), false) => "http://",
+                (ListenAddr::Unix(_), true) => "https over ",
+                (ListenAddr::Unix(_), false) => "http over ",
+            };
+            places.push(format!("{what} {scheme}{address}{state}"));
+        }
         Err(what) => faults.push(ConfigFault { at, what }),
     };
     for (index, address) in configuration.server.listen.iter().enumerate() {
@@ -84,20 +104,54 @@ fn check_addresses(configuration: &Configuration) -> (Vec<String>, Vec<ConfigFau
     (places, faults)
 }
 
-/// Checks that certificates and keys can be read and used, with the rights that a start has.
-fn check_tls(configuration: &Configuration) -> Option<ConfigFault> {
+/// Checks that certificates and keys can be read and used, with the rights that a start has. A
+/// description of each certificate, and the first fault.
+fn check_tls(configuration: &Configuration) -> (Vec<String>, Option<ConfigFault>) {
     let opened = ServerTls::open(&configuration.server, None, &|path| fs::read(path));
-    opened.err().map(|error| ConfigFault { at: "tls".to_owned(), what: error.to_string() })
+    let fault = opened.err().map(|error| ConfigFault { at: "tls".to_owned(), what: error.to_string() });
+    let files = configuration.server.tls.iter().flat_map(|tls| &tls.certificates);
+    let described = files.filter_map(|files| {
+        let (names, end) = StoredCertificate::names_and_end(&fs::read(&files.chain).ok()?).ok()?;
+        Some(describe_certificate(&files.chain, &names, end, SystemTime::now()))
+    });
+    (described.collect(), fault)
 }
 
-/// Checks that the token of purges can be read and used, with the rights that a start has.
-fn check_token(configuration: &Configuration) -> Option<ConfigFault> {
-    let path = purging::token_file(&configuration.server)?;
-    let what = match fs::read(path) {
-        Ok(bytes) => purging::token_of(path, &bytes).err()?.to_string(),
-        Err(error) => format!("cannot read {}: {error}; use a file that this user may read", path.display()),
+/// The names of a certificate and its end.
+fn describe_certificate(path: &Path, names: &[String], end: SystemTime, now: SystemTime) -> String {
+    let names = if names.is_empty() { "no host".to_owned() } else { names.join(", ") };
+    let days = |time: Duration| counted(usize::try_from(time.as_secs() / 86_400).unwrap_or(usize::MAX), "day");
+    let left = match end.duration_since(now) {
+        Ok(left) => format!("in {}", days(left)),
+        Err(over) => format!("{} ago: browsers refuse it", days(over.duration())),
     };
-    Some(ConfigFault { at: "status.purge_token".to_owned(), what })
+    let end = jiff::Timestamp::try_from(end).map_or_else(|_| "at an unknown time".to_owned(), |end| end.to_string());
+    format!("certificate {} for {names}, which ends {end}, {left}", path.display())
+}
+
+/// Checks that origins and a cluster can be as they are set, with the rights that a start has.
+fn check_origins(configuration: &Configuration) -> Option<ConfigFault> {
+    let server = &configuration.server;
+    let cluster = configuration.cluster.as_ref();
+    let files = tier::read_files(server, cluster, &|path| fs::read(path));
+    let checked = files.and_then(|files| tier::check(server, cluster, &files));
+    checked.err().map(|failure| ConfigFault { at: "origin".to_owned(), what: failure.to_string() })
+}
+
+/// Checks that the tokens of the status listener can be read and used, with the rights that a start
+/// has.
+fn check_tokens(configuration: &Configuration) -> Vec<ConfigFault> {
+    let server = &configuration.server;
+    let files = [("purge_token", purging::token_file(server)), ("read_token", purging::read_token_file(server))];
+    let fault_of = |(key, path): (&str, Option<&Path>)| {
+        let path = path?;
+        let what = match fs::read(path) {
+            Ok(bytes) => purging::token_of(path, key, &bytes).err()?.to_string(),
+            Err(error) => format!("cannot read {}: {error}; use a file that this user may read", path.display()),
+        };
+        Some(ConfigFault { at: format!("status.{key}"), what })
+    };
+    files.into_iter().filter_map(fault_of).collect()
 }
 
 /// Checks that the files of Unix sockets can be given to their configured owners.

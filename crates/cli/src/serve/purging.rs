@@ -62,12 +62,17 @@ pub(super) fn token_file(config: &ServerConfig) -> Option<&Path> {
     config.status.as_ref()?.purge_token.as_deref()
 }
 
-/// The token in the bytes of that file.
+/// The file with the token for reading.
+pub(super) fn read_token_file(config: &ServerConfig) -> Option<&Path> {
+    config.status.as_ref()?.read_token.as_deref()
+}
+
+/// The token in the bytes of a file, which a key of the status listener names.
 ///
 /// # Errors
 /// It is no token.
-pub(super) fn token_of(path: &Path, bytes: &[u8]) -> Result<Token, Failure> {
-    let origin = format!("the content of {}, which status.purge_token names,", path.display());
+pub(super) fn token_of(path: &Path, key: &str, bytes: &[u8]) -> Result<Token, Failure> {
+    let origin = format!("the content of {}, which status.{key} names,", path.display());
     Token::new(&String::from_utf8_lossy(bytes), &origin).map_err(Failure::usage)
 }
 
@@ -79,7 +84,7 @@ impl Purging {
     /// The token is none.
     pub(super) fn of(config: &ServerConfig, names: Vec<String>, token: Option<&[u8]>) -> Result<Option<Self>, Failure> {
         let Some(path) = token_file(config) else { return Ok(None) };
-        let token = token_of(path, token.unwrap_or_default())?;
+        let token = token_of(path, "purge_token", token.unwrap_or_default())?;
         Ok(Some(Self { token, places: ForwardedPlaces::of(config), names }))
     }
 
@@ -312,9 +317,9 @@ mod tests {
 
     #[test]
     fn a_token_is_long_enough_and_its_file_is_named_if_not() {
-        let wrong = token_of(Path::new("/etc/token"), b"short\n").unwrap_err().line();
+        let wrong = token_of(Path::new("/etc/token"), "purge_token", b"short\n").unwrap_err().line();
         assert!(wrong.contains("/etc/token") && wrong.contains("at least 16"), "{wrong}");
-        assert!(token_of(Path::new("/etc/token"), b"0123456789abcdef\n").is_ok());
+        assert!(token_of(Path::new("/etc/token"), "purge_token", b"0123456789abcdef\n").is_ok());
         assert!(purging().allows(b"Bearer 0123456789abcdef") && !purging().allows(b"Bearer 0123456789abcdeX"));
     }
 }

@@ -23,14 +23,17 @@ use thalweg_serve::{
     PurgeAnswered, Rule, ServerConfig, SiteConfig, TierFigures, VolumeConfig,
 };
 use thalweg_sys::clock;
+use thalweg_sys::file::may_make;
 use thalweg_tier::{Answered, Ask, Cluster, ConsistentRule, Mount, Origins, Tier, TierConfig, Upstream};
 use url::Url;
 
 use super::cluster::{self, Identity, Membership, OriginFiles};
 use super::figures::{self, VolumePlace};
+use super::objects::Objects;
 use super::purging::{self, Purging};
 use crate::configuration::ClusterConfig;
 use crate::exit::{Failure, remark};
+use crate::secret_file;
 
 /// The name of this cache in Cache-Status.
 const NAME: &str = "thalweg";
@@ -97,6 +100,7 @@ struct Mounts {
     origins: Vec<(String, Arc<OriginGroup>)>,
     volumes: Arc<[VolumePlace]>,
     purging: Option<Purging>,
+    objects: Objects,
 }
 
 impl CacheTier for Mounts {
@@ -130,6 +134,14 @@ impl CacheTier for Mounts {
 
     fn allows_purge(&self, authorization: &[u8]) -> Option<bool> {
         self.purging.as_ref().map(|purging| purging.allows(authorization))
+    }
+
+    fn allows_reading(&self, authorization: &[u8]) -> Option<bool> {
+        self.objects.allows(authorization)
+    }
+
+    fn list_objects(&self, query: &str, answered: PurgeAnswered) {
+        self.objects.list(&self.tier, query, answered);
     }
 
     fn purge(&self, content_type: &str, body: &[u8], answered: PurgeAnswered) {
@@ -186,6 +198,27 @@ pub(super) fn open_store(config: &ServerConfig, has_predecessor: bool) -> Result
     }
 }
 
+/// Why a start could open no volume of a configuration; `None` if it can open one, or make it. One
+/// that another server has open is free at another time.
+pub(super) fn unusable_volume(config: &ServerConfig) -> Option<Failure> {
+    let volumes = &config.disk_cache.volumes;
+    let mut faults = volumes.iter().map(|VolumeConfig { path, size }| match size {
+        Some(_) if !path.exists() => may_make(path).err().map(|error| format!("{}: {error}", path.display())),
+        _ => match Cache::open_read_only(path, Settings::default()) {
+            Ok(_) => None,
+            Err(thalweg_cache::Error::Open { error, .. }) if error.kind() == io::ErrorKind::ResourceBusy => None,
+            Err(error) => Some(error.to_string()),
+        },
+    });
+    // A start leaves out those that it cannot open.
+    let first = faults.next()?;
+    let all = std::iter::once(first).chain(faults).collect::<Option<Vec<_>>>().filter(|_| config.forwards())?;
+    Some(Failure::unreachable(format!(
+        "cannot open the disk cache: {}; `thalweg cache create` makes a volume",
+        all.join("; ")
+    )))
+}
+
 fn open_volume(volume: &VolumeConfig) -> Result<File, thalweg_cache::Error> {
     let VolumeConfig { path, size } = volume;
     if let Some(size) = size.filter(|_| !path.exists()) {
@@ -223,8 +256,16 @@ pub(super) fn named_files(config: &ServerConfig, cluster: Option<&ClusterConfig>
         let credentials = origin.s3.as_ref().and_then(|s3| s3.credentials.as_deref());
         origin.ca.as_deref().into_iter().chain(credentials)
     });
-    let files = files.chain(purging::token_file(config)).map(Path::to_owned);
+    let files = files.chain(purging::token_file(config)).chain(purging::read_token_file(config)).map(Path::to_owned);
     files.chain(cluster.into_iter().flat_map(cluster::named_files)).collect()
+}
+
+/// Warnings about the files with tokens and credentials that all users of this host can read.
+pub(super) fn warnings(config: &ServerConfig, cluster: Option<&ClusterConfig>) -> Vec<String> {
+    let credentials = config.origins.iter().filter_map(|origin| origin.s3.as_ref()?.credentials.as_deref());
+    let tokens = [purging::token_file(config), purging::read_token_file(config)].into_iter().flatten();
+    let tokens = tokens.chain(cluster.map(|cluster| &*cluster.token));
+    credentials.chain(tokens).filter_map(secret_file::warning).collect()
 }
 
 /// Reads the files that origins and a cluster name.
@@ -244,6 +285,8 @@ pub(super) fn read_files(
                 path.display(),
                 if purging::token_file(config) == Some(&path) {
                     "status.purge_token"
+                } else if purging::read_token_file(config) == Some(&path) {
+                    "status.read_token"
                 } else {
                     "an origin or a cluster"
                 }
@@ -252,6 +295,24 @@ pub(super) fn read_files(
         files.insert(path, bytes);
     }
     Ok(files)
+}
+
+/// Whether the origins, the cluster and the token of a configuration can be as they are set.
+/// Nothing is asked of them.
+///
+/// # Errors
+/// One cannot be.
+pub(super) fn check(
+    config: &ServerConfig,
+    cluster: Option<&ClusterConfig>,
+    files: &OriginFiles,
+) -> Result<(), Failure> {
+    let identity = cluster.map(|cluster| Identity::of(cluster, files)).transpose()?;
+    cluster.map(|cluster| Membership::of(cluster, files)).transpose()?;
+    for settings in MountSettings::of_all(config, identity.as_ref(), files) {
+        settings.origins()?;
+    }
+    Ok(())
 }
 
 impl RunningTier {
@@ -299,6 +360,12 @@ impl RunningTier {
         let names = settings.iter().map(|settings| settings.name.clone()).collect();
         let token = purging::token_file(config).and_then(|path| files.get(path));
         let purging = Purging::of(config, names, token.map(Vec::as_slice))?;
+        let tokens = [("purge_token", purging::token_file(config)), ("read_token", purging::read_token_file(config))];
+        let tokens = tokens.into_iter().filter_map(|(key, path)| {
+            let path = path?;
+            Some(purging::token_of(path, key, files.get(path).map_or(&[][..], Vec::as_slice)))
+        });
+        let objects = Objects::new(tokens.collect::<Result<_, _>>()?);
         let mut mounts = Vec::new();
         for settings in settings {
             let known = self.mounts.iter().find(|known| known.settings == settings).cloned();
@@ -315,7 +382,7 @@ impl RunningTier {
         self.membership = same.or(membership);
         self.set_peers();
         let (tier, files, volumes) = (Arc::clone(&self.tier), Arc::clone(&self.files), Arc::clone(&self.volumes));
-        Ok(Arc::new(Mounts { tier, files, numbers, origins, volumes, purging }))
+        Ok(Arc::new(Mounts { tier, files, numbers, origins, volumes, purging, objects }))
     }
 
     /// Follows changes of the list of servers. Messages for the operator are returned.
@@ -347,16 +414,9 @@ impl RunningTier {
 
     fn add(&self, settings: MountSettings) -> Result<AddedMount, Failure> {
         let forwarding = &settings.mount.forwarding;
-        let is_weighted = forwarding.origins.iter().any(|origin| origin.weight.is_some());
-        let order = if is_weighted { Order::Weighted } else { Order::Failover };
-        let refuse = |reason: String| Failure::usage(format!("the origins of the mount {}: {reason}", settings.name));
-        let origins = settings.origins.iter().zip(&forwarding.origins);
-        let origins =
-            origins.map(|(origin, of_mount)| origin_of(origin, of_mount.weight.unwrap_or(1), &settings.files));
-        let origins = origins.collect::<Result<Vec<_>, _>>().map_err(refuse)?;
+        let refuse = |reason: String| settings.refuse(&reason);
         let _runtime = self.tier.runtime().enter();
-        let group = OriginGroup::new(origins, GroupConfig { order, ..GroupConfig::default() });
-        let origins = Arc::new(group.map_err(|error| refuse(error.to_string()))?);
+        let origins = Arc::new(settings.origins()?);
         let MountSettings { rules, others, listing_bytes_max, .. } = &settings;
         let pages = OriginPages::new(rules, &settings.mount, others, *listing_bytes_max);
         let pages = pages.map_err(|error| refuse(error.to_string()))?;
@@ -415,6 +475,22 @@ impl MountSettings {
             }
         });
         settings.collect()
+    }
+
+    /// The group of its origins.
+    fn origins(&self) -> Result<OriginGroup, Failure> {
+        let forwarding = &self.mount.forwarding;
+        let is_weighted = forwarding.origins.iter().any(|origin| origin.weight.is_some());
+        let order = if is_weighted { Order::Weighted } else { Order::Failover };
+        let origins = self.origins.iter().zip(&forwarding.origins);
+        let origins = origins.map(|(origin, of_mount)| origin_of(origin, of_mount.weight.unwrap_or(1), &self.files));
+        let origins = origins.collect::<Result<Vec<_>, _>>().map_err(|reason| self.refuse(&reason))?;
+        let group = OriginGroup::new(origins, GroupConfig { order, ..GroupConfig::default() });
+        group.map_err(|error| self.refuse(&error.to_string()))
+    }
+
+    fn refuse(&self, reason: &str) -> Failure {
+        Failure::usage(format!("the origins of the mount {}: {reason}", self.name))
     }
 }
 

@@ -26,6 +26,11 @@ pub(super) fn of_values(config: &ServerConfig) -> Vec<(String, String)> {
         let what = "there is nothing to purge: no mount has origins".to_owned();
         faults.push(("status.purge_token".to_owned(), what));
     }
+    let has_read_token = config.status.as_ref().is_some_and(|status| status.read_token.is_some());
+    if has_read_token && !config.forwards() {
+        let what = "there is nothing to read: no mount has origins".to_owned();
+        faults.push(("status.read_token".to_owned(), what));
+    }
     if config.disk_cache.memory < SIZE_MIN {
         faults.push(("disk_cache.memory".to_owned(), "expected at least 64MiB".to_owned()));
     }

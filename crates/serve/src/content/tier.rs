@@ -44,6 +44,18 @@ pub trait CacheTier: Send + Sync {
         None
     }
 
+    /// Whether the value of a field `Authorization` allows its sender to read which objects are
+    /// stored; `None` if nobody may.
+    fn allows_reading(&self, _authorization: &[u8]) -> Option<bool> {
+        None
+    }
+
+    /// Lists the stored objects that a query names: `answered` is called once, from whatever
+    /// thread.
+    fn list_objects(&self, _query: &str, answered: PurgeAnswered) {
+        answered(PurgeAnswer { status: 403, body: String::new() });
+    }
+
     /// Purges what the body of a request names: `answered` is called once, from whatever thread.
     fn purge(&self, _content_type: &str, _body: &[u8], answered: PurgeAnswered) {
         answered(PurgeAnswer { status: 403, body: String::new() });

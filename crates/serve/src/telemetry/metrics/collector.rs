@@ -63,6 +63,11 @@ pub(crate) struct Sources {
 }
 
 impl Collector {
+    /// The log for operators.
+    pub(crate) fn error_log(&self) -> &ErrorLog {
+        &self.error_log
+    }
+
     /// A collector that goes on with the history of an earlier run, if one is kept.
     pub(crate) fn new(sources: Sources, state: Option<PathBuf>, second: i64) -> Self {
         let Sources { registry, published, is_draining, error_log, started_second } = sources;

@@ -36,10 +36,12 @@ impl Handler for StatusHandler {
     }
 
     fn respond_or_defer(&mut self, request: &RequestHead<'_>, ticket: Ticket) -> Option<Response> {
-        if !self.hosts.has(request.host()) || !purging::is_for_purges(request) {
-            return Some(self.respond(request));
+        match request {
+            request if !self.hosts.has(request.host()) => Some(self.respond(request)),
+            request if purging::is_for_purges(request) => self.purging.begin(request, ticket, self.collector.tier()),
+            request if purging::is_for_objects(request) => self.purging.list(request, ticket, self.collector.tier()),
+            request => Some(self.respond(request)),
         }
-        self.purging.begin(request, ticket, self.collector.tier())
     }
 
     fn wants_body(&self, ticket: Ticket) -> bool {

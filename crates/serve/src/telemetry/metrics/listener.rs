@@ -22,6 +22,7 @@ use super::handler::StatusHandler;
 use super::hosts::KnownHosts;
 use super::purging::{self, Purging};
 use super::responses::second;
+use crate::config::Level;
 use crate::content::tier::PurgeAnswer;
 
 /// Most connections at once.
@@ -205,6 +206,18 @@ impl StatusServer {
         }
     }
 
+    /// Answers requests to purge that had a wrong token, and logs them.
+    fn refuse_tokens<D: Driver>(&mut self, driver: &mut D, now: Instant) {
+        while let Some(ticket) = self.http.handler().purging.next_refused(now) {
+            let from =
+                driver.peer_addr(ticket.socket()).map_or_else(|_| "a client".to_owned(), |from| from.to_string());
+            self.http.handler().collector.error_log().say_once_a_minute(Level::Warning, "token", || {
+                format!("{from} has asked to purge or to list objects with a wrong token, or without one")
+            });
+            self.http.answer(driver, ticket, purging::refusal_of_token());
+        }
+    }
+
     /// Saves the history at the end, the last second included.
     fn save(&mut self) {
         let collector = &mut self.http.handler().collector;
@@ -228,6 +241,7 @@ impl<D: Driver> App<D> for StatusServer {
         if self.next_sample <= now {
             self.http.handler().collector.advance(now, second());
             self.next_sample = now.plus_ns(SAMPLE_NS);
+            self.refuse_tokens(driver, now);
         }
         match self.http.on_iteration(driver, now) {
             LoopControl::WaitUntil(Some(at)) => LoopControl::WaitUntil(Some(at.min(self.next_sample))),
