@@ -178,11 +178,16 @@ impl Exchange {
                     }
                     // Another request fetched it after the store was looked at.
                 }
-                Role::Waits(waiter) => match self.after(waiter.outcome().await, &head, &question).await {
-                    Released::Answered(answer) => return answer,
-                    Released::Looks => {}
-                    Released::Alone => waited.is_in_vain = true,
-                },
+                Role::Waits(waiter) => {
+                    // The request that fetches may have to wait for a validation of the set, which
+                    // waits for all that use it.
+                    drop(in_use);
+                    match self.after(waiter.outcome().await, &head, &question).await {
+                        Released::Answered(answer) => return answer,
+                        Released::Looks => {}
+                        Released::Alone => waited.is_in_vain = true,
+                    }
+                }
             }
         }
     }
