@@ -13,7 +13,7 @@ mount -t tmpfs -o size=16m none /mnt
 cp -a /etc /mnt/ 2>/dev/null || true
 mount --bind /mnt/etc /etc
 mount -t tmpfs -o size=1g none "$folder"
-for place in /srv /run /var/log /var/lib; do mount -t tmpfs -o size=1g none "$place"; done
+for place in /srv /run /var/log /var/lib /var/cache; do mount -t tmpfs -o size=1g none "$place"; done
 mkdir -p /var/lib/nginx /var/lib/lighttpd /var/lib/thalweg /var/log/nginx /var/log/thalweg /run/thalweg /mnt/images /etc/thalweg
 for name in server a b mirror.example.org www.example.org mirror.lan.example; do echo "127.0.0.1 $name" >> /etc/hosts; done
 
@@ -39,7 +39,8 @@ cp "$fixtures/authority.pem" root.pem
 cp "$fixtures/authority.pem" /etc/thalweg/staff.pem
 cp "$fixtures/cert.pem" /etc/thalweg/mirror.example.org.pem
 cp "$fixtures/key.pem" /etc/thalweg/mirror.example.org.key
-echo 0123456789abcdef0123456789abcdef | tee token /etc/thalweg/purge-token > /etc/thalweg/token
+token=0123456789abcdef0123456789abcdef
+echo $token | tee token /etc/thalweg/purge-token /etc/thalweg/read-token /etc/thalweg/cluster-token > /etc/thalweg/token
 printf '/index.html 1\n/a.txt 2\n' > urls.txt
 printf '/index.html\n    /a.txt\n\n/big.iso think=1\n' > shop.log
 printf 'picture' > photo.jpg
