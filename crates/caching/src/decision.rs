@@ -13,7 +13,7 @@ use crate::fields::FieldLines;
 use crate::policy::Policy;
 use crate::request::CacheRequest;
 use crate::stored::StoredResponse;
-use crate::variant::{Vary, push_secondary_key};
+use crate::variant::{Vary, push_secondary_key, takes_coding};
 
 /// The way to answer a request. An index is that of a stored response among those given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +111,10 @@ fn select(fields: &impl FieldLines, stored: &[&StoredResponse]) -> Option<usize>
         let matches = match &response.vary {
             Vary::Everything => false,
             Vary::Fields(names) if names.is_empty() => true,
-            vary => push_secondary_key(&mut key, vary, fields) && response.matches_key(&key),
+            vary => {
+                let has_key = push_secondary_key(&mut key, vary, fields) && response.matches_key(&key);
+                has_key && takes_coding(vary, &response.fields, fields)
+            }
         };
         if matches && selected.is_none_or(|best| response.recency() > stored[best].recency()) {
             selected = Some(index);

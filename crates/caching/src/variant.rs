@@ -52,13 +52,85 @@ pub fn push_secondary_key(out: &mut Vec<u8>, vary: &Vary, request: &impl FieldLi
     };
     for name in names {
         out.extend_from_slice(name.as_bytes());
-        if request.has(name) {
+        if &**name == ACCEPT_ENCODING {
+            push_codings(out, request);
+        } else if request.has(name) {
             out.push(b':');
             push_normal_value(out, name, request);
         }
         out.push(b'\n');
     }
     true
+}
+
+const ACCEPT_ENCODING: &str = "accept-encoding";
+
+/// The codings that origins choose among, in the order of the key.
+const CODINGS: [&[u8]; 3] = [b"br", b"gzip", b"zstd"];
+
+/// Writes which of the usual codings a request names, which is what the choice of an origin
+/// depends on, however it is spelled: weights, order, `deflate` and `identity` do not count. Only
+/// requests that name none of the usual ones are told apart by others. A request without any is one
+/// for bytes as they are.
+fn push_codings(out: &mut Vec<u8>, request: &impl FieldLines) {
+    let (mut named, mut others, mut is_identity_excluded, mut is_any) = ([false; 3], Vec::new(), false, false);
+    for element in request.all(ACCEPT_ENCODING).flat_map(list_elements) {
+        let (name, is_wanted) = coding(element);
+        let place = CODINGS.iter().position(|coding| *coding == &*name);
+        match (&*name, place) {
+            (b"identity", _) => is_identity_excluded |= !is_wanted,
+            (b"*", _) => {
+                is_identity_excluded |= !is_wanted;
+                is_any |= is_wanted;
+            }
+            (_, Some(place)) => named[place] |= is_wanted,
+            (_, None) if is_wanted => others.push(name),
+            _ => {}
+        }
+    }
+    let mut kept: Vec<&[u8]> =
+        CODINGS.iter().zip(named).filter(|(_, is_named)| *is_named).map(|(name, _)| *name).collect();
+    if kept.is_empty() {
+        others.sort_unstable();
+        others.dedup();
+        kept.extend(others.iter().map(Vec::as_slice));
+        kept.extend((kept.is_empty() && is_any).then_some(&b"*"[..]));
+    }
+    kept.extend(is_identity_excluded.then_some(&b"identity;q=0"[..]));
+    if !kept.is_empty() {
+        out.push(b':');
+        push_list(out, kept.into_iter());
+    }
+}
+
+/// The name of a coding in lower case, and whether its weight is more than 0.
+fn coding(element: &[u8]) -> (Vec<u8>, bool) {
+    let normal = normal_preference(element);
+    let (name, weight) = normal
+        .iter()
+        .position(|&byte| byte == b';')
+        .map_or((&*normal, &b""[..]), |at| (&normal[..at], &normal[at + 1..]));
+    let name = if name == b"x-gzip" { &b"gzip"[..] } else { name };
+    (name.to_vec(), weight != b"q=0")
+}
+
+/// Whether a request that has the key of a response takes its content coding. Requests with one key
+/// agree on the usual codings; of others, the key need not say anything.
+pub(crate) fn takes_coding(vary: &Vary, response: &impl FieldLines, request: &impl FieldLines) -> bool {
+    let Vary::Fields(names) = vary else { return true };
+    if !names.iter().any(|name| &**name == ACCEPT_ENCODING) {
+        return true;
+    }
+    let is_taken = |coding_of: &[u8]| {
+        let wanted = coding(coding_of).0;
+        let is_usual = wanted == b"identity" || CODINGS.iter().any(|usual| *usual == &*wanted);
+        is_usual
+            || request.all(ACCEPT_ENCODING).flat_map(list_elements).any(|element| {
+                let (name, is_wanted) = coding(element);
+                is_wanted && (name == wanted || name == b"*")
+            })
+    };
+    response.all("content-encoding").flat_map(list_elements).all(is_taken)
 }
 
 /// Writes the value of a field in a normal form.
@@ -69,7 +141,7 @@ pub fn push_secondary_key(out: &mut Vec<u8>, vary: &Vary, request: &impl FieldLi
 fn push_normal_value(out: &mut Vec<u8>, name: &str, request: &impl FieldLines) {
     let elements = request.all(name).flat_map(list_elements);
     match name {
-        "accept-language" | "accept-encoding" | "accept-charset" => {
+        "accept-language" | "accept-charset" => {
             let mut weighed: Vec<Vec<u8>> = elements.map(normal_preference).collect();
             weighed.sort_unstable();
             weighed.dedup();
@@ -182,6 +254,55 @@ mod tests {
             &["Accept-Encoding: BR", "Accept-Encoding: gzip"],
             true,
         );
+    }
+
+    #[test]
+    fn spellings_of_accept_encoding_are_one_variant() {
+        let compare = |one: &str, other: &str, expected: bool| {
+            let line = |value: &str| format!("Accept-Encoding: {value}");
+            check(&["Vary: Accept-Encoding"], &[&line(one)], &[&line(other)], expected);
+        };
+        for spelling in [
+            "gzip,deflate,br",
+            "br, deflate, gzip",
+            "GZIP, Deflate, BR",
+            "gzip;q=1.0, deflate;q=0.6, br;q=0.9",
+            "gzip, br",
+            "x-gzip, br, identity;q=0.3",
+            "gzip, deflate, br, *;q=0.1",
+        ] {
+            compare("gzip, deflate, br", spelling, true);
+        }
+        for other in
+            ["gzip, deflate", "gzip, br, zstd", "br", "gzip, br;q=0", "gzip, br, identity;q=0", "gzip, br, *;q=0"]
+        {
+            compare("gzip, deflate, br", other, false);
+        }
+        compare("deflate", "compress", false);
+        compare("deflate", "deflate;q=0.5, identity", true);
+        compare("*", "gzip", false);
+        let vary = Vary::of(&fields(&["Vary: Accept-Encoding"]));
+        for lines in [&[][..], &["Accept-Encoding:"], &["Accept-Encoding: identity"], &["Accept-Encoding: gzip;q=0"]] {
+            assert_eq!(vary.key(&fields(lines)).as_deref(), Some(&b"accept-encoding\n"[..]), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn an_unusual_coding_is_for_those_who_name_it() {
+        let check = |vary: &str, coding: &str, accept: &str, expected: bool| {
+            let (response, request) = ([format!("Content-Encoding: {coding}")], format!("Accept-Encoding: {accept}"));
+            let response = fields(&[&*response[0]]);
+            let vary = Vary::of(&fields(&[&format!("Vary: {vary}")]));
+            assert_eq!(takes_coding(&vary, &response, &fields(&[&request])), expected, "{vary:?} {coding} {accept}");
+        };
+        let vary = "Accept-Encoding";
+        check(vary, "gzip", "gzip", true);
+        check(vary, "deflate", "gzip, deflate", true);
+        check(vary, "deflate", "gzip", false);
+        check(vary, "deflate", "gzip, deflate;q=0", false);
+        check(vary, "deflate", "gzip, *", true);
+        check(vary, "gzip, deflate", "gzip", false);
+        check("X", "deflate", "gzip", true);
     }
 
     #[test]
