@@ -28,6 +28,8 @@ pub type Log = Box<dyn Fn(&'static str, &str) + Send + Sync>;
 pub(crate) struct Shared {
     pub(crate) mounts: RwLock<Vec<Arc<Mounted>>>,
     pub(crate) store: Store,
+    /// Bytes of the longest object that the store has room for.
+    pub(crate) object_bytes_max: u64,
     pub(crate) entries: Arc<Entries>,
     pub(crate) uncacheable: Mutex<UncacheableMemory<Key>>,
     pub(crate) bodies: Bodies,

@@ -27,7 +27,7 @@ use crate::upstream::{UpstreamContent, UpstreamResponse};
 /// A body up to this size is stored in the head.
 pub(crate) const INLINE_BYTES_MAX: u64 = 32 << 10;
 /// The longest object that is stored: as many fragments as have numbers.
-const OBJECT_BYTES_MAX: u64 = 1 << 48;
+const OBJECT_BYTES_MAX: u64 = (1 << 48) - 1;
 
 /// Content that came while there was room for it.
 enum Collected {
@@ -162,12 +162,19 @@ impl Exchange {
         Answer::Response(Response { status: response.status, fields, length, content: Relay::Memory(bytes) })
     }
 
+    /// Bytes of the longest object that is stored: a longer one would push out all others, and
+    /// itself. Servers of a cluster share an object out.
+    fn object_bytes_max(&self) -> u64 {
+        let is_shared_out = self.mount.upstream.part_bytes().is_some();
+        if is_shared_out { OBJECT_BYTES_MAX } else { self.shared.object_bytes_max.min(OBJECT_BYTES_MAX) }
+    }
+
     /// A part is stored if it begins with a fragment, as those do that the tier asks for, and if
     /// more parts of the same version can be asked for.
     fn can_store_part(&self, received: &Received, range: ContentRange) -> bool {
         let response = &received.response;
         let version = Version::of(&response.fields, range.complete_bytes);
-        let is_long = range.complete_bytes > INLINE_BYTES_MAX && range.complete_bytes < OBJECT_BYTES_MAX;
+        let is_long = range.complete_bytes > INLINE_BYTES_MAX && range.complete_bytes <= self.object_bytes_max();
         let end = range.range.last + 1;
         let is_aligned = range.range.first.is_multiple_of(FRAGMENT_BYTES)
             && (end.is_multiple_of(FRAGMENT_BYTES) || end == range.complete_bytes);
@@ -184,7 +191,7 @@ impl Exchange {
     async fn store_whole(&self, received: Received, owner: &mut Option<FetchOwner>) -> Answer {
         match received.response.length {
             Some(length) if length > INLINE_BYTES_MAX => {
-                if received.response.status != 200 || length >= OBJECT_BYTES_MAX {
+                if received.response.status != 200 || length > self.object_bytes_max() {
                     return self.pass_too_long(received, None, owner);
                 }
                 self.store_fragments(received, (length, 0, length), owner).await
@@ -445,6 +452,7 @@ struct Parts<'e> {
 impl Parts<'_> {
     async fn take(&mut self, mut bytes: &[u8]) {
         self.length += bytes.len() as u64;
+        self.is_stored &= self.length <= self.exchange.object_bytes_max();
         while self.is_stored && !bytes.is_empty() {
             let room = FRAGMENT_BYTES as usize - self.pending.len();
             let (now, later) = bytes.split_at(room.min(bytes.len()));

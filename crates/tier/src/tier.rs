@@ -65,6 +65,7 @@ impl Tier {
         let maintenance = Maintenance::begin(&cache)?;
         let shared = Arc::new(Shared {
             mounts: RwLock::new(Vec::new()),
+            object_bytes_max: cache.statistics().capacity_bytes,
             store: Store::new(cache),
             entries: Arc::default(),
             uncacheable: Mutex::new(UncacheableMemory::new(UNCACHEABLE_MAX)),

@@ -450,6 +450,24 @@ fn a_part_that_nobody_asked_for_reaches_no_client() {
 }
 
 #[test]
+fn an_object_that_is_longer_than_the_store_pushes_nothing_out() {
+    let stage = Stage::new();
+    stage.origin.put("/small", Original::new(&[FRESH, TAG], "hello"));
+    bytes(stage.get("/small")).unwrap();
+    let appended = || stage.tier.cache().statistics().appended_bytes;
+    let before = appended();
+    for is_chunked in [false, true] {
+        let content = Bytes::from(vec![7; 65 * MEBIBYTE]);
+        stage.origin.put("/huge", Original { is_chunked, ..Original::new(&[FRESH, TAG], content.clone()) });
+        let answer = stage.get("/huge");
+        assert!(matches!(answer, Answer::Response(_)), "{}", cache_status(&answer));
+        assert!(bytes(answer).unwrap() == content, "{is_chunked}");
+        let most = if is_chunked { 64 * MEBIBYTE as u64 } else { 0 };
+        assert!(appended() <= before + most, "{is_chunked}: {}", appended());
+    }
+}
+
+#[test]
 fn a_304_that_nobody_asked_for_reaches_no_client() {
     let stage = Stage::new();
     stage.origin.put("/a", Original { status: 304, ..Original::new(&[TAG], "") });
