@@ -8,6 +8,7 @@ use crate::directives::{FieldScope, Limit, ResponseDirectives};
 use crate::fields::FieldLines;
 use crate::policy::Policy;
 use crate::seconds::{SECONDS_MAX, add, elapsed};
+use crate::signed::{Validity, validity};
 use crate::targeted::response_directives;
 
 /// The freshness of a stored response.
@@ -47,12 +48,21 @@ impl Freshness {
         if matches!(status, 404 | 410 | 500..=599) {
             lifetime = lifetime.min(policy.negative_seconds_max);
         }
-        let never_stale =
-            directives.must_revalidate || directives.proxy_revalidate || directives.s_maxage != Limit::Absent;
+        let signed = validity(status, fields);
+        let initial_age_seconds = age::initial_age(age, date, times);
+        lifetime = match signed {
+            Validity::Unlimited => lifetime,
+            Validity::Until(end) => lifetime.min(add(initial_age_seconds, elapsed(times.response, end))),
+            Validity::Unknown => 0,
+        };
+        let never_stale = signed != Validity::Unlimited
+            || directives.must_revalidate
+            || directives.proxy_revalidate
+            || directives.s_maxage != Limit::Absent;
         Self {
             lifetime_seconds: if age == AgeField::Invalid { 0 } else { lifetime },
             explicit: explicit.is_some(),
-            initial_age_seconds: age::initial_age(age, date, times),
+            initial_age_seconds,
             received: times.response,
             date,
             stale_while_revalidate_seconds: window(
@@ -130,11 +140,15 @@ fn implied_lifetime(
     fields: &impl FieldLines,
     date: i64,
 ) -> u32 {
-    let allowed = (is_cacheable_by_default(status) || directives.public)
+    let set = policy.lifetime_of(status);
+    let allowed = (is_cacheable_by_default(status) || directives.public || set.is_some())
         && !fields.has("set-cookie")
         && !fields.all("pragma").any(|value| value.eq_ignore_ascii_case(b"no-cache"));
     if !allowed {
         return 0;
+    }
+    if let Some(seconds) = set {
+        return seconds;
     }
     match fields.first("last-modified").and_then(date::parse) {
         Some(modified) if modified < date => {

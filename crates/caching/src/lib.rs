@@ -54,6 +54,7 @@ mod policy;
 mod request;
 mod seconds;
 mod sharing;
+mod signed;
 mod stored;
 mod storing;
 mod targeted;

@@ -18,6 +18,10 @@ pub struct Policy {
     pub negative_seconds_default: u32,
     /// The greatest lifetime of 404, 410 and 5xx, even when the origin names a longer one.
     pub negative_seconds_max: u32,
+    /// The lifetimes of responses that name none, by status, instead of the heuristic ones.
+    pub lifetimes: Vec<(u16, u32)>,
+    /// Whether responses with Set-Cookie are not stored, whatever else they say.
+    pub never_stores_cookies: bool,
     /// For how long after its lifetime a response may be used while it is validated, if it does
     /// not say so itself (RFC 5861, 3).
     pub stale_while_revalidate_seconds: u32,
@@ -44,6 +48,8 @@ impl Default for Policy {
             heuristic_seconds_max: 86_400,
             negative_seconds_default: 0,
             negative_seconds_max: 3_600,
+            lifetimes: Vec::new(),
+            never_stores_cookies: false,
             stale_while_revalidate_seconds: 0,
             stale_if_error_seconds: 0,
             uncacheable_seconds: 120,
@@ -51,5 +57,13 @@ impl Default for Policy {
             unread_percent: 95,
             client_directives: true,
         }
+    }
+}
+
+impl Policy {
+    /// The lifetime of a response of this status that names none; `None`: a heuristic one.
+    #[must_use]
+    pub fn lifetime_of(&self, status: u16) -> Option<u32> {
+        self.lifetimes.iter().find(|(of, _)| *of == status).map(|(_, seconds)| *seconds)
     }
 }

@@ -8,6 +8,7 @@ use crate::age::Times;
 use crate::fields::{FieldLines, StoredFields};
 use crate::freshness::Freshness;
 use crate::policy::Policy;
+use crate::signed::{Validity, validity};
 use crate::targeted::response_directives;
 use crate::variant::Vary;
 use crate::version::{self, Version};
@@ -68,6 +69,10 @@ impl StoredResponse {
         // An Age of several lines stays invalid when it is one list.
         let age_field = fields.has("age").then(|| fields.all("age").collect::<Vec<_>>().join(&b", "[..]).into());
         kept.remove("age");
+        if validity(status, fields) != Validity::Unlimited {
+            // A confirmation would be about an address that works no more.
+            ["etag", "last-modified"].iter().for_each(|name| kept.remove(name));
+        }
         if fields.first("date").and_then(date::parse).is_none() {
             // RFC 9110, 6.6.1.
             kept.remove("date");

@@ -11,6 +11,7 @@ use crate::invalidation::is_same_resource;
 use crate::partial::{ContentRange, decimal};
 use crate::policy::Policy;
 use crate::request::CacheRequest;
+use crate::signed::{Validity, validity};
 use crate::stored::StoredResponse;
 use crate::targeted::response_directives;
 use crate::version::{entity_tag, last_modified};
@@ -47,6 +48,10 @@ pub enum Refusal {
     NoFreshness,
     /// It can neither be fresh, nor be validated, nor be used stale.
     NeverReusable,
+    /// It leads to a signed address, and does not say how long that works.
+    Signed,
+    /// It carries a cookie, and the mount does not store those.
+    SetCookie,
     /// It is a part whose place or whole length is not known, or several parts.
     PartUnknown,
 }
@@ -64,6 +69,8 @@ impl Refusal {
             Self::Authorization => "authorization",
             Self::NoFreshness => "no-freshness",
             Self::NeverReusable => "never-reusable",
+            Self::Signed => "signed",
+            Self::SetCookie => "set-cookie",
             Self::PartUnknown => "part-unknown",
         }
     }
@@ -84,14 +91,24 @@ pub fn storability<F: FieldLines>(
     if let Some(refusal) = refusal(request, status, &directives) {
         return Storability::Refused(refusal);
     }
+    if policy.never_stores_cookies && fields.has("set-cookie") {
+        return Storability::Refused(Refusal::SetCookie);
+    }
     let freshness = Freshness::of(policy, status, fields, times);
     if !method_allows(request.method, target, &freshness, fields) {
         return Storability::Refused(Refusal::Method);
     }
-    if !freshness.explicit && !directives.public && !is_cacheable_by_default(status) {
+    let has_lifetime = directives.public || policy.lifetime_of(status).is_some();
+    if !freshness.explicit && !has_lifetime && !is_cacheable_by_default(status) {
         return Storability::Refused(Refusal::NoFreshness);
     }
-    if !is_reusable(&freshness, fields) {
+    let signed = validity(status, fields);
+    if signed == Validity::Unknown {
+        return Storability::Refused(Refusal::Signed);
+    }
+    // A signed address is not validated.
+    let can_be_used = is_reusable(&freshness, fields) && (signed == Validity::Unlimited || can_be_fresh(&freshness));
+    if !can_be_used {
         return Storability::Refused(Refusal::NeverReusable);
     }
     if status == 206 { part(fields) } else { Storability::Complete }
@@ -103,7 +120,8 @@ pub fn storability<F: FieldLines>(
 pub fn may_stay_stored(policy: &Policy, stored: &StoredResponse) -> bool {
     let (directives, _) = response_directives(policy, &stored.fields);
     let understood = directives.must_understand && !reason(stored.status).is_empty();
-    (!directives.no_store || understood) && directives.private != FieldScope::Whole
+    let has_cookie = policy.never_stores_cookies && stored.fields.has("set-cookie");
+    (!directives.no_store || understood) && directives.private != FieldScope::Whole && !has_cookie
 }
 
 /// The prohibitions that do not depend on time.
@@ -147,11 +165,14 @@ fn method_allows(method: Method<'_>, target: &str, freshness: &Freshness, fields
 
 /// Whether a stored response could ever be used.
 fn is_reusable(freshness: &Freshness, fields: &impl FieldLines) -> bool {
-    let can_be_fresh = !freshness.always_validate && freshness.is_fresh(freshness.received);
     let can_be_stale = freshness.may_be_stale()
         && freshness.stale_if_error_seconds.max(freshness.stale_while_revalidate_seconds)
             > freshness.staleness_seconds(freshness.received);
-    can_be_fresh || can_be_stale || entity_tag(fields).is_some() || last_modified(fields).is_some()
+    can_be_fresh(freshness) || can_be_stale || entity_tag(fields).is_some() || last_modified(fields).is_some()
+}
+
+fn can_be_fresh(freshness: &Freshness) -> bool {
+    !freshness.always_validate && freshness.is_fresh(freshness.received)
 }
 
 /// A single part whose place is known, and whose length is that of its place.
@@ -236,6 +257,90 @@ mod tests {
         check(GET, 200, &["CDN-Cache-Control: max-age=9", "Cache-Control: no-store, private"], "complete");
         check(GET, 200, &[FRESH, "Set-Cookie: a=b"], "complete");
         check(("GET", &["Cookie: a=b"]), 200, &[FRESH], "complete");
+    }
+
+    #[test]
+    fn cookies_where_they_are_never_stored() {
+        let policy = Policy { never_stores_cookies: true, ..Policy::default() };
+        let (client, times) = (fields(&[]), Times { request: 1000, response: 1000 });
+        let asked = CacheRequest::new(Method::Get, &client);
+        let cookie = fields(&[FRESH, "Set-Cookie: a=b"]);
+        let decided = storability(&policy, &asked, TARGET, 200, &cookie, times);
+        assert_eq!(decided, Storability::Refused(Refusal::SetCookie));
+        let plain = fields(&[FRESH]);
+        assert_eq!(storability(&policy, &asked, TARGET, 200, &plain, times), Storability::Complete);
+        let mut stored = StoredResponse::new(&policy, &client, 200, &plain, times);
+        assert!(may_stay_stored(&policy, &stored));
+        stored.freshen(&policy, &client, &fields(&["Set-Cookie: a=b"]), times);
+        assert!(!may_stay_stored(&policy, &stored) && may_stay_stored(&Policy::default(), &stored));
+    }
+
+    #[test]
+    fn statuses_with_a_lifetime_of_the_operators() {
+        let policy = Policy { lifetimes: vec![(301, 60), (302, 30), (404, 10), (200, 5)], ..Policy::default() };
+        let check = |status: u16, lines: &[&str], expected: Option<u32>| {
+            let (client, times) = (fields(&[]), Times { request: 1000, response: 1000 });
+            let asked = CacheRequest::new(Method::Get, &client);
+            let found = match storability(&policy, &asked, TARGET, status, &fields(lines), times) {
+                Storability::Complete => {
+                    let stored = StoredResponse::new(&policy, &client, status, &fields(lines), times);
+                    Some(stored.freshness.lifetime_seconds)
+                }
+                _ => None,
+            };
+            assert_eq!(found, expected, "{status} {lines:?}");
+        };
+        check(301, &[], Some(60));
+        check(302, &[], Some(30));
+        check(404, &[], Some(10));
+        check(403, &[], None);
+        // Instead of the heuristic one, and not of what the origin says.
+        check(200, &["Last-Modified: Thu, 01 Jan 1970 00:00:01 GMT"], Some(5));
+        check(302, &["Cache-Control: max-age=7"], Some(7));
+        check(302, &["Cache-Control: no-store"], None);
+        check(302, &["Set-Cookie: a=b"], None);
+        check(302, &["Cache-Control: max-age=7", "Expires: 0"], Some(7));
+        // A signed address that may end before.
+        check(302, &["Location: /k?sig=a"], None);
+    }
+
+    #[test]
+    fn a_redirect_is_stored_no_longer_than_its_signed_address_works() {
+        // Fri, 27 Nov 2026 20:00:00 GMT
+        let now = 1_795_809_600;
+        let times = Times { request: now, response: now };
+        let check = |lines: &[&str], query: &str, expected: Result<u32, &str>| {
+            let location = format!("Location: https://b.example/k{query}");
+            let lines = fields(&[lines, &[&*location]].concat());
+            let (policy, client) = (Policy { stale_if_error_seconds: 600, ..Policy::default() }, fields(&[]));
+            let asked = CacheRequest::new(Method::Get, &client);
+            let found = match storability(&policy, &asked, TARGET, 302, &lines, times) {
+                Storability::Refused(refusal) => Err(refusal.token()),
+                _ => {
+                    let stored = StoredResponse::new(&policy, &client, 302, &lines, times);
+                    assert_eq!(stored.freshness.may_be_stale(), query.is_empty());
+                    // Nothing confirms the address after that.
+                    assert_eq!(stored.etag().is_some(), query.is_empty());
+                    Ok(stored.freshness.lifetime_seconds)
+                }
+            };
+            assert_eq!(found, expected, "{query}");
+        };
+        let hour: &[&str] = &[FRESH, "ETag: \"a\""];
+        check(hour, "", Ok(3600));
+        check(hour, "?X-Amz-Date=20261127T200000Z&X-Amz-Expires=300&X-Amz-Signature=a", Ok(300));
+        check(hour, "?X-Amz-Date=20261127T195600Z&X-Amz-Expires=300&X-Amz-Signature=a", Ok(60));
+        check(hour, "?X-Goog-Date=20261127T200000Z&X-Goog-Expires=86400", Ok(3600));
+        check(hour, "?Expires=1795809610&Signature=a", Ok(10));
+        check(hour, "?se=2026-11-27T20%3A00%3A20Z&sig=a", Ok(20));
+        check(&[FRESH, "ETag: \"a\"", "Age: 100"], "?Expires=1795809610&Signature=a", Ok(110));
+        check(hour, "?Expires=1795809600&Signature=a", Err("never-reusable"));
+        check(hour, "?Signature=a", Err("signed"));
+        check(
+            &["Cache-Control: no-cache, max-age=60", "ETag: \"a\""],
+            "?Expires=1795809610&sig=a",
+            Err("never-reusable"),
+        );
     }
 
     #[test]
