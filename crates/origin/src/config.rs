@@ -7,6 +7,7 @@ use std::time::Duration;
 use url::Url;
 
 use crate::credentials::Credentials;
+use crate::reach::Reach;
 
 /// One origin.
 #[derive(Clone, Debug)]
@@ -23,8 +24,14 @@ pub struct OriginConfig {
     pub host: Option<String>,
     /// Request fields that are added, in the place of those of the same name, for HTTP origins.
     pub fields: Vec<(String, String)>,
+    /// Fields of requests that are not sent: names in lower case.
+    pub fields_removed: Vec<String>,
+    /// Fields that are sent alone, beside those that say what is asked for; `None`: all others, too.
+    pub fields_passed: Option<Vec<String>>,
     /// The authorities that are trusted for TLS.
     pub trust: Trust,
+    /// The addresses that it may have.
+    pub reach: Reach,
     /// Time limits.
     pub times: Times,
     /// Limits of numbers and sizes.
@@ -41,7 +48,10 @@ impl OriginConfig {
             protocol: Protocol::Auto,
             host: None,
             fields: Vec::new(),
+            fields_removed: Vec::new(),
+            fields_passed: None,
             trust: Trust::System,
+            reach: Reach::Anywhere,
             times: Times::default(),
             limits: Limits::default(),
         }

@@ -4,6 +4,7 @@
 use hyper::Response;
 use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
 
+use crate::config::OriginConfig;
 use crate::failure::{Failure, FailureKind};
 
 /// One field line: name and value.
@@ -30,26 +31,59 @@ pub(crate) fn first<'a>(lines: &'a [FieldLine], name: &str) -> Option<&'a [u8]> 
     lines.iter().find(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| &**value)
 }
 
-/// The fields of a request to an origin, with `extra` ones in the place of those of the same name.
-pub(crate) fn of_request(lines: &[FieldLine], extra: &HeaderMap) -> Result<HeaderMap, Failure> {
+/// The rules of an origin for the fields of requests.
+#[derive(Debug, Default)]
+pub(crate) struct FieldRules {
+    /// Fields that are added, in the place of those of the same name.
+    extra: HeaderMap,
+    removed: Vec<HeaderName>,
+    /// `None`: all.
+    passed: Option<Vec<HeaderName>>,
+}
+
+/// Fields that say what is asked for, and how far it may go: they are always sent.
+const ALWAYS_PASSED: [&str; 4] = ["cdn-loop", "max-forwards", "range", "via"];
+
+impl FieldRules {
+    /// Those of settings.
+    pub(crate) fn of(config: &OriginConfig) -> Result<Self, Failure> {
+        let parsed_all = |names: &[String]| -> Result<Vec<_>, Failure> {
+            names.iter().map(|name| Ok(parsed(name.as_bytes(), b"")?.0)).collect()
+        };
+        let removed = parsed_all(&config.fields_removed)?;
+        let passed = config.fields_passed.as_deref().map(parsed_all).transpose()?;
+        Ok(Self { extra: of_configuration(&config.fields)?, removed, passed })
+    }
+
+    fn passes(&self, name: &HeaderName) -> bool {
+        let text = name.as_str();
+        // Conditions, and what describes the content of the request.
+        let is_always = ALWAYS_PASSED.contains(&text) || text.starts_with("if-") || text.starts_with("content-");
+        let is_among = self.passed.as_ref().is_none_or(|passed| passed.contains(name));
+        is_always || (is_among && !self.removed.contains(name))
+    }
+}
+
+/// The fields of a request to an origin.
+pub(crate) fn of_request(lines: &[FieldLine], rules: &FieldRules) -> Result<HeaderMap, Failure> {
     let options =
         options(lines.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"connection")).map(|line| &*line.1));
     let mut fields = HeaderMap::new();
     for (name, value) in lines {
         let (name, value) = parsed(name, value)?;
         let is_left_out = is_of_connection(name.as_str(), &options) || OF_REQUESTS.contains(&name.as_str());
-        if !is_left_out && !extra.contains_key(&name) {
+        if !is_left_out && !rules.extra.contains_key(&name) && rules.passes(&name) {
             append(&mut fields, name, value)?;
         }
     }
-    for (name, value) in extra {
+    for (name, value) in &rules.extra {
         append(&mut fields, name.clone(), value.clone())?;
     }
     Ok(fields)
 }
 
 /// Fields that a configuration adds.
-pub(crate) fn of_configuration(lines: &[(String, String)]) -> Result<HeaderMap, Failure> {
+fn of_configuration(lines: &[(String, String)]) -> Result<HeaderMap, Failure> {
     let mut fields = HeaderMap::new();
     for (name, value) in lines {
         let (name, value) = parsed(name.as_bytes(), value.as_bytes())?;
@@ -115,9 +149,50 @@ fn is_of_connection(name: &str, options: &[Vec<u8>]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::OriginKind;
 
     fn lines(text: &[&str]) -> Vec<FieldLine> {
         text.iter().map(|line| line.split_once(": ").unwrap()).map(|(n, v)| (n.into(), v.into())).collect()
+    }
+
+    fn rules(extra: &[(&str, &str)], removed: &[&str], passed: Option<&[&str]>) -> FieldRules {
+        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let kind = OriginKind::Http { base: "http://a.example/".parse().unwrap() };
+        let mut config = OriginConfig::new("a", kind);
+        config.fields = extra.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        (config.fields_removed, config.fields_passed) = (owned(removed), passed.map(owned));
+        FieldRules::of(&config).unwrap()
+    }
+
+    #[test]
+    fn an_origin_gets_the_fields_that_its_settings_let_through() {
+        let given = lines(&[
+            "Cookie: a",
+            "Authorization: Basic b",
+            "Accept: c",
+            "X-Other: d",
+            "Range: bytes=0-1",
+            "If-Range: \"e\"",
+            "Via: 1.1 f",
+        ]);
+        let check = |rules: &FieldRules, expected: &[&str]| {
+            let sent = shown(&of_request(&given, rules).unwrap());
+            let always = ["range: bytes=0-1", "if-range: \\\"e\\\"", "via: 1.1 f"];
+            let rest: Vec<_> = sent.iter().filter(|line| !always.contains(&&***line)).collect();
+            assert_eq!(rest, expected);
+            assert_eq!(sent.len(), rest.len() + always.len(), "what is asked for is always sent: {sent:?}");
+        };
+        let all = ["cookie: a", "authorization: Basic b", "accept: c", "x-other: d"];
+        check(&rules(&[], &[], None), &all);
+        check(&rules(&[], &["Cookie", "x-other", "range", "via"], None), &all[1..3]);
+        check(&rules(&[], &[], Some(&["Accept"])), &all[2..3]);
+        check(&rules(&[], &["accept"], Some(&["accept"])), &[]);
+        let own = ("Authorization", "Bearer own");
+        check(
+            &rules(&[own], &["authorization"], None),
+            &["cookie: a", "accept: c", "x-other: d", "authorization: Bearer own"],
+        );
+        check(&rules(&[own], &[], Some(&[])), &["authorization: Bearer own"]);
     }
 
     fn shown(fields: &HeaderMap) -> Vec<String> {
@@ -138,8 +213,7 @@ mod tests {
             "ACCEPT: b",
             "X-Own: client's",
         ]);
-        let extra = of_configuration(&[("X-Own".into(), "ours".into())]).unwrap();
-        let fields = of_request(&given, &extra).unwrap();
+        let fields = of_request(&given, &rules(&[("X-Own", "ours")], &[], None)).unwrap();
         assert_eq!(shown(&fields), ["range: bytes=0-1", "accept: a", "accept: b", "x-own: ours"]);
     }
 
@@ -155,7 +229,7 @@ mod tests {
     #[test]
     fn fields_that_would_break_a_head_are_refused() {
         for line in ["a b: c", "a: c\nd: e", ": x"] {
-            let failure = of_request(&lines(&[line]), &HeaderMap::new()).unwrap_err();
+            let failure = of_request(&lines(&[line]), &FieldRules::default()).unwrap_err();
             assert_eq!(failure.kind, FailureKind::Request, "{line}");
         }
         for name in ["Host", "connection", "Transfer-Encoding"] {

@@ -14,6 +14,7 @@
 //! | `config`, `credentials` | settings, as plain values |
 //! | `message`, `response`, `body`, `listing`, `failure` | requests, answers, and why there is none |
 //! | `path`, `fields` | the paths and fields that go to an origin and come back |
+//! | `reach` | the addresses that an origin may have |
 //! | `network` | resolving, connecting, TLS |
 //! | `connection`, `pool`, `exchange` | HTTP on a connection, all of them, one attempt |
 //! | `remote`, `s3`, `tree`, `refusals` | the kinds of origins |
@@ -51,6 +52,7 @@ mod network;
 mod origin;
 mod path;
 mod pool;
+mod reach;
 mod refusals;
 mod remote;
 mod response;
@@ -75,6 +77,7 @@ pub use hyper::Method;
 pub use listing::{Entry, Listing};
 pub use message::{AttemptPolicy, Request};
 pub use network::{Service, look_up_service};
+pub use reach::{Prefix, Reach};
 pub use response::{Note, Response, S3Problem};
 pub use s3::page_entries;
 pub use standing::OriginStatistics;

@@ -15,6 +15,7 @@ use url::Url;
 
 use crate::config::{OriginConfig, Protocol};
 use crate::failure::{Failure, FailureKind, Phase};
+use crate::reach::Reach;
 pub(crate) use link::{Connect, Connecting, Link, Spoken};
 pub use service::{Service, look_up_service};
 
@@ -28,6 +29,7 @@ pub(crate) struct Network {
     tls: Option<Tls>,
     protocol: Protocol,
     connect_time: Duration,
+    reach: Reach,
 }
 
 impl Network {
@@ -47,7 +49,8 @@ impl Network {
         };
         let tls = is_tls.then(|| Tls::new(&config.trust, config.protocol, &host)).transpose()?;
         let resolver = Resolver::new(&host, port, config.times.resolve);
-        Ok(Self { resolver, tls, protocol: config.protocol, connect_time: config.times.connect })
+        let (protocol, connect_time, reach) = (config.protocol, config.times.connect, config.reach.clone());
+        Ok(Self { resolver, tls, protocol, connect_time, reach })
     }
 
     async fn link(&self) -> Result<Link, Failure> {
@@ -59,6 +62,13 @@ impl Network {
             .await
             .map_err(late(Phase::Resolve, format!("resolving {name}")))?
             .map_err(|error| Failure::new(FailureKind::Unresolved, format!("{name} has no address: {error}")))?;
+        let count = addresses.len();
+        let allowed = addresses.into_iter().filter(|address| self.reach.allows(address.ip())).collect::<Vec<_>>();
+        if allowed.is_empty() {
+            let text = format!("none of the {count} addresses of {name} is public, and redirects lead to no others");
+            return Err(Failure::new(FailureKind::Unreachable, text));
+        }
+        let addresses = allowed;
         let (socket, address) = timeout_at(deadline, dial(&addresses))
             .await
             .map_err(late(Phase::Connect, format!("connecting to {name}")))?

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::Method;
 use hyper::body::Body as _;
-use hyper::header::{CONTENT_LENGTH, HeaderMap};
+use hyper::header::CONTENT_LENGTH;
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 use thalweg_wire::Version;
 use url::Url;
@@ -17,7 +17,7 @@ use crate::config::OriginConfig;
 use crate::connection::Outgoing;
 use crate::exchange::{AttemptFailure, exchange};
 use crate::failure::{Failure, FailureKind};
-use crate::fields;
+use crate::fields::{self, FieldRules};
 use crate::message::Request;
 use crate::network::{Connect, Network};
 use crate::path;
@@ -32,7 +32,7 @@ pub(crate) struct Remote {
     authority: Authority,
     /// The path of the base without a slash at its end.
     base: String,
-    extra: HeaderMap,
+    rules: FieldRules,
     head_time: Duration,
     between_bytes: Duration,
     standing: Arc<Standing>,
@@ -59,7 +59,7 @@ impl Remote {
             scheme: if base.scheme() == "https" { Scheme::HTTPS } else { Scheme::HTTP },
             authority,
             base: base.path().trim_end_matches('/').to_owned(),
-            extra: fields::of_configuration(&config.fields).map_err(|failure| failure.to_string())?,
+            rules: FieldRules::of(config).map_err(|failure| failure.to_string())?,
             head_time: config.times.head,
             between_bytes: config.times.between_bytes,
             standing,
@@ -116,7 +116,7 @@ impl Remote {
             scheme: self.scheme.clone(),
             authority: self.authority.clone(),
             target: PathAndQuery::try_from(target).map_err(refuse)?,
-            fields: fields::of_request(&request.fields, &self.extra)?,
+            fields: fields::of_request(&request.fields, &self.rules)?,
             body: if request.is_repeatable() { Bytes::new() } else { request.body.clone() },
         })
     }
