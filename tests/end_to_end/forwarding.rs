@@ -184,3 +184,32 @@ fn options_are_short_for_one_origin_and_its_volume() {
     check(Server::start(Path::new("/"), &[], launch).unwrap_or_else(|ended| panic!("{ended:?}")), volume);
     check(Server::configured(&file, &[]), volume);
 }
+
+#[test]
+fn an_origins_own_addresses_and_credentials_stay_between_it_and_the_server() {
+    let recorder = Recorder::start(|request| {
+        let host = request.field("host").unwrap();
+        let fields = format!("Location: http://{host}/base/dir/\r\nCache-Control: max-age=60\r\n");
+        let text = format!("HTTP/1.1 301 Moved Permanently\r\n{fields}Content-Length: 0\r\n\r\n");
+        Response { text, ..Response::good("") }
+    });
+    let folder = TempDir::new().unwrap();
+    let url = recorder.url("/base/").replace("http://", "http://user:hunter2@");
+    let mount = "drop_headers = [\"X-Drop\"]\n";
+    let text = configuration(folder.path(), &url, mount).replace("path = \"/\"", "path = \"/m/\"");
+    let fields = "[origin.request_headers]\nset = { X-Set = \"1\" }\nremove = [\"Cookie\"]\n[[site]]";
+    let server = mirror(folder.path(), &text.replace("[[site]]", fields), &[]);
+    for (round, client) in [(0, "a"), (1, "b")] {
+        let options = ["-H", &*format!("Authorization: {client}"), "-H", "Cookie: c", "-H", "X-Drop: d"];
+        let reply = fetch(&options, &format!("{}/m/dir", server.url));
+        assert_eq!((reply.status, reply.field("location")), (301, "/m/dir/"));
+        assert_eq!(is_hit(&reply), round > 0, "the origin's credentials are for all");
+    }
+    let asked = &recorder.received()[0];
+    let sent = ["authorization", "x-set", "cookie", "x-drop"].map(|name| asked.field(name));
+    assert_eq!(sent, [Some("Basic dXNlcjpodW50ZXIy"), Some("1"), None, None]);
+    assert!(!server.process.stderr().contains("hunter2"), "{}", server.process.stderr());
+    let file = folder.path().join("mirror.toml");
+    let printed = run_thalweg(&["serve", "--print-config", "--config", file.to_str().unwrap()]);
+    assert!(!printed.stdout.contains("hunter2"), "{}", printed.stdout);
+}

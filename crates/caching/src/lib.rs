@@ -5,11 +5,11 @@
 //! long they are fresh ([`StoredResponse`]), what a request gets from the stored responses
 //! ([`decide`]), conditional requests to the origin and what their answers change ([`validation`]),
 //! conditions and ranges of clients, versions of objects ([`Version`]), what an unsafe request
-//! invalidates, the fields of a gateway ([`GatewayName`]), responses that nobody asked for
-//! ([`unasked()`]), and which requests share a response that is not stored ([`sharing()`],
-//! [`UncacheableMemory`]). Lacking on purpose: sockets, files, clocks (times are arguments, as
-//! seconds since 1970), the store, cache keys of URIs, and the waiting of collapsed requests
-//! itself.
+//! invalidates, the fields of a gateway ([`GatewayName`]), addresses and redirects of origins
+//! ([`OriginPlace`]), responses that nobody asked for ([`unasked()`]), and which requests share a
+//! response that is not stored ([`sharing()`], [`UncacheableMemory`]). Lacking on purpose: sockets,
+//! files, clocks (times are arguments, as seconds since 1970), the store, cache keys of URIs, and
+//! the waiting of collapsed requests itself.
 //!
 //! A stored response is read once, when it is stored or loaded: what a hit needs lies ready as
 //! numbers. All arithmetic of times saturates; nothing that a client or an origin sends panics.
@@ -48,6 +48,7 @@ mod freshness;
 mod gateway;
 mod groups;
 mod invalidation;
+mod location;
 mod naming;
 mod partial;
 mod policy;
@@ -77,6 +78,7 @@ pub use freshness::Freshness;
 pub use gateway::{GatewayName, ends_here, keep_one_date};
 pub use groups::{GROUP_BYTES_MAX, GROUPS_MAX, cache_groups};
 pub use invalidation::{Invalidation, invalidation};
+pub use location::{OriginPlace, RedirectHost, add_vary, inherit, make_absolute, next_address, without_credentials};
 pub use naming::is_named_by_content;
 pub use partial::ContentRange;
 pub use policy::Policy;

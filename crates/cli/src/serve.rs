@@ -13,6 +13,7 @@ mod description;
 mod figures;
 mod launcher;
 mod objects;
+mod origins;
 mod purging;
 mod signals;
 mod takeover;

@@ -26,7 +26,7 @@ pub struct OriginConfig {
     pub fields: Vec<(String, String)>,
     /// Fields of requests that are not sent: names in lower case.
     pub fields_removed: Vec<String>,
-    /// Fields that are sent alone, beside those that say what is asked for; `None`: all others, too.
+    /// Fields that are sent alone, beside those that say what is asked for; `None`: all.
     pub fields_passed: Option<Vec<String>>,
     /// The authorities that are trusted for TLS.
     pub trust: Trust,

@@ -18,7 +18,8 @@ use thalweg_sys::DriverChoice;
 use thalweg_tls::{ClientCertificateMode, Selection};
 
 pub use self::forwarding::{
-    DiskCacheConfig, Forwarding, MountOrigin, OriginConfig, OriginProtocol, S3Config, VolumeConfig,
+    DiskCacheConfig, Forwarding, MountOrigin, OriginConfig, OriginProtocol, RequestHeaders, S3Config, SetCookie,
+    VolumeConfig, without_user,
 };
 pub use self::log::{Level, LogConfig, LogFormat, LogTarget};
 pub use self::networks::{DeniedClients, Network, NetworkError, NetworkLists};

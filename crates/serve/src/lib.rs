@@ -31,9 +31,9 @@ pub use catalog::places::{ForwardedPlaces, ForwardedTarget};
 pub use config::{
     AcmeChallenge, AcmeConfig, Bandwidth, CacheConfig, CertificateFiles, DeniedClients, DiskCacheConfig, EtagSource,
     Forwarding, Level, Limits, ListenAddr, ListingStyle, LogConfig, LogFormat, LogTarget, MountConfig, MountOrigin,
-    Network, NetworkError, NetworkLists, OriginConfig, OriginProtocol, Period, RequestLimit, RequestRate,
-    RequestRateError, Routing, Rule, S3Config, ServerConfig, Settings, SiteConfig, StatusConfig, Symlinks, TlsConfig,
-    UnknownHost, VolumeConfig,
+    Network, NetworkError, NetworkLists, OriginConfig, OriginProtocol, Period, RequestHeaders, RequestLimit,
+    RequestRate, RequestRateError, Routing, Rule, S3Config, ServerConfig, SetCookie, Settings, SiteConfig,
+    StatusConfig, Symlinks, TlsConfig, UnknownHost, VolumeConfig, without_user,
 };
 pub use content::tier::{CacheTier, PurgeAnswer, PurgeAnswered};
 pub use content::tier_figures::{OriginFigures, OriginState, TierFigures, TierMount, VolumeFigures, VolumeState};

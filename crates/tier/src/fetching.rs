@@ -7,7 +7,7 @@ use thalweg_cache::Key;
 use thalweg_caching::validation::{HeadOutcome, ValidationOutcome, head_outcome, outcome};
 use thalweg_caching::{
     CacheStatus, Failure as OriginFailure, FieldLines, ForwardReason, Outcome, StoredFields, StoredResponse, Times,
-    invalidation, is_whole, keep_one_date, may_stay_stored, unasked,
+    add_vary, invalidation, is_whole, keep_one_date, may_stay_stored, unasked,
 };
 use thalweg_wire::Method;
 
@@ -158,6 +158,8 @@ impl Exchange {
         }
         let times = Times { request, response: self.now() };
         keep_one_date(&mut response.fields, times.response);
+        let key = self.mount.request_fields.key.iter().map(|name| name.as_bytes());
+        add_vary(response.status, &mut response.fields, key);
         let has_own_range = has_own_range || !sent.has("range");
         let is_range_refused = sent.has("range") && response.status == 200;
         let mut received = Received { response, times, purges, reason, has_own_range, is_range_refused };

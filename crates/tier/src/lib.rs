@@ -15,6 +15,7 @@
 //! | `upstream`, `mount` | origins as the tier sees them, and the places that they answer for |
 //! | `mounted` | mounts with their counts |
 //! | `origins`, `folders` | groups of origins as one upstream; folders of trees and buckets |
+//! | `following` | redirects of HTTP origins, and addresses in their responses |
 //! | `peer`, `cluster` | servers that share the fetching from an origin |
 //! | `tier`, `shared`, `counters` | the threads, and what their tasks share |
 //! | `exchange`, `fetching`, `storing` | one request: what is stored, asked and kept |
@@ -40,6 +41,7 @@ mod exchange;
 mod fetching;
 mod fill;
 mod folders;
+mod following;
 mod fragmented;
 mod head;
 mod inventory;
@@ -65,13 +67,15 @@ pub use cluster::{Cluster, PART_BYTES, PEER_FIELD};
 pub use consistent::ConsistentRule;
 pub use counters::Counts;
 pub use folders::{FolderBody, FolderPage, FolderPages, FolderPieces, FolderView, IncompleteListing, ListedFolder};
+pub use following::{HttpOrigin, Redirects};
 pub use inventory::{Inventory, StoredObject, Wanted, inventory};
-pub use mount::Mount;
+pub use mount::{Mount, RequestFields};
 pub use origins::Origins;
 pub use peer::Peer;
 pub use purge::{Purge, PurgeKind};
 pub use shared::{Clock, Log};
 pub use thalweg_cache::Key;
+pub use thalweg_caching::{OriginPlace, RedirectHost};
 pub use thalweg_origin::{Entry as FolderEntry, Listing as FolderListing};
 pub use tier::{Tier, TierConfig};
 pub use tokio::runtime::Handle as RuntimeHandle;

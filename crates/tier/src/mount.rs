@@ -19,8 +19,19 @@ pub struct Mount {
     pub policy: Policy,
     /// The sets of objects that are validated together.
     pub consistent: Vec<ConsistentRule>,
+    /// The fields of requests that stand apart.
+    pub request_fields: RequestFields,
     /// Its origins.
     pub upstream: Arc<dyn Upstream>,
+}
+
+/// The fields of requests to a mount that stand apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestFields {
+    /// Those that neither the cache nor an origin gets to see.
+    pub dropped: Vec<Box<str>>,
+    /// Those that all responses depend on.
+    pub key: Vec<Box<str>>,
 }
 
 impl Mount {
@@ -74,7 +85,8 @@ mod tests {
         let check = |path: &str, uri: &str, expected: Option<&str>| {
             let policy = Policy::default();
             let (consistent, upstream) = (Vec::new(), Arc::new(Nothing));
-            let mount = Mount { name: "m".into(), path: path.into(), policy, consistent, upstream };
+            let (name, request_fields) = ("m".into(), RequestFields::default());
+            let mount = Mount { name, path: path.into(), policy, consistent, request_fields, upstream };
             assert_eq!(mount.target("a.example", uri), expected, "{path} {uri}");
             if let Some(target) = expected {
                 assert_eq!(mount.uri("a.example", target), uri);

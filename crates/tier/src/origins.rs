@@ -15,6 +15,7 @@ use thalweg_wire::coding::{AcceptEncoding, Coding};
 use crate::folders::{
     FolderBody, FolderPage, FolderPages, FolderPieces, FolderView, IncompleteListing, ListedFolders, beside,
 };
+use crate::following::{Answered, HttpOrigin};
 use crate::upstream::{BoxFuture, Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse};
 
 /// How long after its lifetime a listing may be used while it is made anew, in seconds.
@@ -29,21 +30,24 @@ const TYPES_OF_NOTHING: [&[u8]; 2] = [b"application/octet-stream", b"binary/octe
 /// A group of origins, with what a server adds to trees and buckets.
 pub struct Origins {
     group: Arc<OriginGroup>,
+    /// The HTTP origins, at their places in the group.
+    http: Vec<Option<HttpOrigin>>,
     pages: Arc<dyn FolderPages>,
     folders: ListedFolders,
 }
 
 impl Origins {
-    /// A group with pages for its folders.
-    pub fn new(group: Arc<OriginGroup>, pages: Arc<dyn FolderPages>) -> Self {
-        Self { group, pages, folders: ListedFolders::default() }
+    /// A group with pages for its folders. `http` are those of its origins that are HTTP servers,
+    /// at their places.
+    pub fn new(group: Arc<OriginGroup>, http: Vec<Option<HttpOrigin>>, pages: Arc<dyn FolderPages>) -> Self {
+        Self { group, http, pages, folders: ListedFolders::default() }
     }
 
     async fn answer(&self, request: UpstreamRequest) -> Result<UpstreamResponse, UpstreamFailure> {
         let asked = question(&request)?;
         let response = fetch(&self.group, &asked).await?;
         if self.group.is_http(response.origin_index) {
-            return Ok(response.into());
+            return self.of_http(&asked, response).await;
         }
         let (path, query) = split(&request.target);
         if response.note == Some(Note::Folder) && response.status == 404 {
@@ -55,9 +59,24 @@ impl Origins {
         Ok(self.typed(path, response))
     }
 
+    /// The response of an HTTP origin, for clients of the mount.
+    async fn of_http(&self, asked: &Request, response: Response) -> Result<UpstreamResponse, UpstreamFailure> {
+        let origin_index = response.origin_index;
+        match self.http.get(origin_index).and_then(Option::as_ref) {
+            Some(origin) => {
+                let answered = Answered { group: &self.group, origin_index, request: asked };
+                origin.finish(answered, response.into()).await
+            }
+            None => Ok(response.into()),
+        }
+    }
+
     /// The response of an origin to the request for a part.
-    fn part(&self, path: &str, response: Response) -> UpstreamResponse {
-        if self.group.is_http(response.origin_index) { response.into() } else { self.typed(path, response) }
+    async fn part(&self, asked: &Request, response: Response) -> Result<UpstreamResponse, UpstreamFailure> {
+        if self.group.is_http(response.origin_index) {
+            return self.of_http(asked, response).await;
+        }
+        Ok(self.typed(split(&asked.path).0, response))
     }
 
     /// The index of a folder, or its listing; `nothing` is the answer if there is neither.
@@ -142,25 +161,38 @@ async fn fetch(group: &OriginGroup, request: &Request) -> Result<Response, Upstr
 async fn fetch_wanted(
     group: &OriginGroup,
     request: &UpstreamRequest,
-    answer: impl Fn(Response) -> UpstreamResponse,
+    origins: Option<&Origins>,
     is_wanted: &(dyn Fn(&UpstreamResponse) -> bool + Send + Sync),
 ) -> Result<UpstreamResponse, UpstreamFailure> {
     let mut asked = question(request)?;
     let response = fetch(group, &asked).await?;
     let first_asked = response.origin_index;
-    let first = answer(response);
+    let first = answer(origins, &asked, response).await?;
     if is_wanted(&first) {
         return Ok(first);
     }
     for place in (0..group.origins()).filter(|place| *place != first_asked) {
         asked.policy = AttemptPolicy { preferred: Some(place), only_preferred: true, ..AttemptPolicy::default() };
         let Ok(response) = fetch(group, &asked).await else { continue };
-        let other = answer(response);
-        if is_wanted(&other) {
+        if let Ok(other) = answer(origins, &asked, response).await
+            && is_wanted(&other)
+        {
             return Ok(other);
         }
     }
     Ok(first)
+}
+
+/// The response of an origin, with what the server adds to it.
+async fn answer(
+    origins: Option<&Origins>,
+    asked: &Request,
+    response: Response,
+) -> Result<UpstreamResponse, UpstreamFailure> {
+    match origins {
+        Some(origins) => origins.part(asked, response).await,
+        None => Ok(response.into()),
+    }
 }
 
 /// HTTP origins alone, whose answers go through.
@@ -174,7 +206,7 @@ impl Upstream for OriginGroup {
         request: UpstreamRequest,
         is_wanted: &'a (dyn Fn(&UpstreamResponse) -> bool + Send + Sync),
     ) -> BoxFuture<'a, Result<UpstreamResponse, UpstreamFailure>> {
-        Box::pin(async move { fetch_wanted(self, &request, UpstreamResponse::from, is_wanted).await })
+        Box::pin(async move { fetch_wanted(self, &request, None, is_wanted).await })
     }
 }
 
@@ -188,10 +220,7 @@ impl Upstream for Origins {
         request: UpstreamRequest,
         is_wanted: &'a (dyn Fn(&UpstreamResponse) -> bool + Send + Sync),
     ) -> BoxFuture<'a, Result<UpstreamResponse, UpstreamFailure>> {
-        Box::pin(async move {
-            let (path, _) = split(&request.target);
-            fetch_wanted(&self.group, &request, |response| self.part(path, response), is_wanted).await
-        })
+        Box::pin(async move { fetch_wanted(&self.group, &request, Some(self), is_wanted).await })
     }
 }
 

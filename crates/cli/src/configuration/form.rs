@@ -306,6 +306,47 @@ pub(super) const HEADERS: Form<Vec<(String, String)>> = Form {
     },
 };
 
+/// Names of fields, and the files that have their values.
+pub(super) const FIELD_FILES: Form<Vec<(String, PathBuf)>> = Form {
+    example: "{ Authorization = \"/etc/thalweg/origin-authorization\" }",
+    read: |value, folder| {
+        let field = |(name, file): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+            let name: &std::borrow::Cow<'_, str> = name.get_ref();
+            Ok((name.to_string(), path(file, folder)?))
+        };
+        gather(entries(value)?.map(field))
+    },
+    write: |files| {
+        let table: Table = files.iter().map(|(name, path)| (name.clone(), path_text(path))).collect();
+        (!table.is_empty()).then_some(Value::Table(table))
+    },
+};
+
+/// Times by status code.
+pub(super) const LIFETIMES: Form<Vec<(u16, Duration)>> = Form {
+    example: "{ 301 = \"1h\", 404 = \"1m\" }",
+    read: |value, folder| {
+        let lifetime = |(status, time): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+            let status: &std::borrow::Cow<'_, str> = status.get_ref();
+            let code = status.parse().map_err(|_| Fault::at(time, format!("{status:?} is not a status code")))?;
+            Ok((code, (TIME.read)(time, folder)?))
+        };
+        gather(entries(value)?.map(lifetime))
+    },
+    write: |lifetimes| {
+        let entry = |(status, time): &(u16, Duration)| Some((status.to_string(), (TIME.write)(time)?));
+        let table: Table = lifetimes.iter().filter_map(entry).collect();
+        (!table.is_empty()).then_some(Value::Table(table))
+    },
+};
+
+/// A URL, whose user and password are read and not written.
+pub(super) const MAYBE_URL: Form<Option<String>> = Form {
+    example: MAYBE_TEXT.example,
+    read: MAYBE_TEXT.read,
+    write: |url| url.as_deref().map(|url| thalweg_serve::without_user(url).into()),
+};
+
 pub(super) const ERROR_PAGES: Form<Vec<(u16, String)>> = Form {
     example: "{ 404 = \"/errors/404.html\" }",
     read: |value, _| {

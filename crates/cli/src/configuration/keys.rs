@@ -571,6 +571,6 @@ mod tests {
             assert_eq!(all.server.check(), [], "{example}");
             count += 1;
         }
-        assert_eq!(count, 11);
+        assert_eq!(count, 12);
     }
 }

@@ -1,11 +1,11 @@
 //! The keys of origins, of the disk cache in front of them, and of mounts that they answer for.
 
-use thalweg_serve::{DiskCacheConfig, Forwarding, OriginConfig, OriginProtocol, S3Config};
+use thalweg_serve::{DiskCacheConfig, Forwarding, OriginConfig, OriginProtocol, RequestHeaders, S3Config, SetCookie};
 
 use super::cluster::{ClusterConfig, cluster};
 use super::form::{
-    BOOL, COUNT, COUNT_32, MAYBE_PATH, MAYBE_TEXT, MOUNT_ORIGINS, Named, SIZE, SIZE_64, TEXT, TEXTS, TIME, VOLUMES,
-    name,
+    BOOL, COUNT, COUNT_32, FIELD_FILES, HEADERS, LIFETIMES, MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, MAYBE_URL,
+    MOUNT_ORIGINS, NETWORKS, Named, SIZE, SIZE_64, TEXT, TEXTS, TIME, VOLUMES, name,
 };
 use super::visitor::Keys;
 
@@ -48,7 +48,7 @@ fn origin<K: Keys>(keys: &mut K, origin: &mut OriginConfig) {
     keys.value(
         "url",
         "URL of a folder of another server, http or https.",
-        &MAYBE_TEXT.like("\"https://deb.debian.org/debian/\""),
+        &MAYBE_URL.like("\"https://deb.debian.org/debian/\""),
         &mut origin.url,
     );
     keys.value("tree", "Or a folder of this host that is slow to read.", &MAYBE_PATH, &mut origin.tree);
@@ -99,8 +99,66 @@ fn origin<K: Keys>(keys: &mut K, origin: &mut OriginConfig) {
         &COUNT,
         &mut origin.requests_max,
     );
-    // A table behind the keys, as TOML wants it.
+    redirects(keys, origin);
+    // Tables behind the keys, as TOML wants it.
+    keys.table(
+        "request_headers",
+        "Header fields of requests to the origin.",
+        &mut origin.request_headers,
+        request_headers,
+    );
     keys.optional("s3", "A bucket, instead of `url` and `tree`.", &mut origin.s3, S3Config::default, s3);
+}
+
+fn redirects<K: Keys>(keys: &mut K, origin: &mut OriginConfig) {
+    keys.value(
+        "rewrite_redirects",
+        "Make addresses of the origin in Location and Content-Location those of the mount.",
+        &BOOL,
+        &mut origin.rewrite_redirects,
+    );
+    keys.value(
+        "follow_redirects",
+        "Number of redirects to other hosts that are followed one after the other; what they lead to is stored under \
+         the first URL.",
+        &COUNT_32,
+        &mut origin.follow_redirects,
+    );
+    keys.value(
+        "redirect_hosts",
+        "Hosts that followed redirects may lead to, with a port if it is not the usual one; *.example.org is for all \
+         below example.org.",
+        &TEXTS.like("[\"*.example.org\"]"),
+        &mut origin.redirect_hosts,
+    );
+    keys.value(
+        "redirect_networks",
+        "Private networks that followed redirects may lead to; public addresses are always allowed.",
+        &NETWORKS.like("[\"10.1.0.0/16\"]"),
+        &mut origin.redirect_networks,
+    );
+}
+
+fn request_headers<K: Keys>(keys: &mut K, headers: &mut RequestHeaders) {
+    keys.value(
+        "set",
+        "Fields to send instead of those of clients.",
+        &HEADERS.like("{ X-Mirror = \"1\" }"),
+        &mut headers.set,
+    );
+    keys.value(
+        "files",
+        "The same with the values in files, such as credentials, which do not make responses private.",
+        &FIELD_FILES,
+        &mut headers.files,
+    );
+    keys.value("remove", "Fields of clients that are not sent.", &TEXTS.like("[\"Cookie\"]"), &mut headers.remove);
+    keys.value(
+        "pass",
+        "Fields of clients that are sent, beside ranges and conditions; all if not set.",
+        &MAYBE_TEXTS.like("[\"Accept\", \"Accept-Encoding\"]"),
+        &mut headers.pass,
+    );
 }
 
 fn s3<K: Keys>(keys: &mut K, s3: &mut S3Config) {
@@ -166,18 +224,7 @@ pub(super) fn forwarding<K: Keys>(keys: &mut K, forwarding: &mut Forwarding) {
         &COUNT_32,
         &mut forwarding.unread_percent,
     );
-    keys.value(
-        "stale_while_revalidate",
-        "Time for which a stale response is used while it is validated, if it does not say so itself.",
-        &TIME,
-        &mut forwarding.stale_while_revalidate,
-    );
-    keys.value(
-        "stale_if_error",
-        "Time for which a stale response is used when all origins fail, if it does not say so itself.",
-        &TIME,
-        &mut forwarding.stale_if_error,
-    );
+    keeping(keys, forwarding);
     keys.value(
         "heuristic_percent",
         "Share of the time since its last modification for which a response that names no lifetime is fresh.",
@@ -193,7 +240,50 @@ pub(super) fn forwarding<K: Keys>(keys: &mut K, forwarding: &mut Forwarding) {
     );
 }
 
+fn keeping<K: Keys>(keys: &mut K, forwarding: &mut Forwarding) {
+    keys.value(
+        "lifetimes",
+        "Times for which responses that name none are fresh, by status, instead of heuristic ones.",
+        &LIFETIMES,
+        &mut forwarding.lifetimes,
+    );
+    keys.value(
+        "set_cookie",
+        "Whether responses with Set-Cookie are stored: \"store\", like others, or \"never\".",
+        &name("\"never\""),
+        &mut forwarding.set_cookie,
+    );
+    keys.value(
+        "key_headers",
+        "Fields of requests that all responses depend on, as if they named them in Vary.",
+        &TEXTS.like("[\"Accept-Language\"]"),
+        &mut forwarding.key_headers,
+    );
+    keys.value(
+        "drop_headers",
+        "Fields of requests that neither the cache nor an origin gets.",
+        &TEXTS.like("[\"Cookie\"]"),
+        &mut forwarding.drop_headers,
+    );
+    keys.value(
+        "stale_while_revalidate",
+        "Time for which a stale response is used while it is validated, if it does not say so itself.",
+        &TIME,
+        &mut forwarding.stale_while_revalidate,
+    );
+    keys.value(
+        "stale_if_error",
+        "Time for which a stale response is used when all origins fail, if it does not say so itself.",
+        &TIME,
+        &mut forwarding.stale_if_error,
+    );
+}
+
 impl Named for OriginProtocol {
     const NAMES: &'static [(&'static str, Self)] =
         &[("auto", Self::Auto), ("http1", Self::Http1), ("http2", Self::Http2)];
+}
+
+impl Named for SetCookie {
+    const NAMES: &'static [(&'static str, Self)] = &[("store", Self::Store), ("never", Self::Never)];
 }

@@ -1,6 +1,6 @@
 //! Descriptions of a server for people: its folders, its addresses, its totals.
 
-use thalweg_serve::{ListenAddr, Running, Totals};
+use thalweg_serve::{ListenAddr, Running, Totals, without_user};
 use thalweg_units::display;
 
 use super::confinement::Confinement;
@@ -17,7 +17,7 @@ pub(super) fn roots(configuration: &Configuration) -> String {
     let mut mounts = configuration.server.sites.iter().flat_map(|site| &site.mounts);
     match (mounts.next(), mounts.count()) {
         (Some(first), 0) if first.root.as_os_str().is_empty() => match configuration.server.origins.first() {
-            Some(origin) => origin.url.clone().unwrap_or_else(|| format!("origin {}", origin.name)),
+            Some(origin) => origin.url.as_deref().map_or_else(|| format!("origin {}", origin.name), without_user),
             None => "redirects".to_owned(),
         },
         (Some(first), 0) => first.root.display().to_string(),

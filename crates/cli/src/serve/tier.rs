@@ -14,22 +14,19 @@ use std::sync::{Arc, OnceLock};
 
 use thalweg_cache::medium::{Allocation, File, Medium};
 use thalweg_cache::{Cache, Key, Settings, Shape};
-use thalweg_origin::{
-    Credentials, GroupConfig, Keys, Limits, Order, OriginConfig, OriginGroup, OriginKind, Protocol, S3Config, Times,
-    Trust,
-};
+use thalweg_origin::{GroupConfig, Order, OriginGroup};
 use thalweg_serve::{
-    CacheTier, ErrorLog, Level, MountConfig, OriginConfig as OriginSettings, OriginPages, OriginProtocol,
-    PurgeAnswered, Rule, ServerConfig, SiteConfig, TierFigures, VolumeConfig,
+    CacheTier, ErrorLog, Level, MountConfig, OriginConfig as OriginSettings, OriginPages, PurgeAnswered, Rule,
+    ServerConfig, SiteConfig, TierFigures, VolumeConfig,
 };
 use thalweg_sys::clock;
 use thalweg_sys::file::may_make;
 use thalweg_tier::{Answered, Ask, Cluster, ConsistentRule, Mount, Origins, Tier, TierConfig, Upstream};
-use url::Url;
 
 use super::cluster::{self, Identity, Membership, OriginFiles};
 use super::figures::{self, VolumePlace};
 use super::objects::Objects;
+use super::origins::{self, origin_of};
 use super::purging::{self, Purging};
 use crate::configuration::ClusterConfig;
 use crate::exit::{Failure, remark};
@@ -254,7 +251,8 @@ fn thalweg_error(error: io::Error) -> thalweg_cache::Error {
 pub(super) fn named_files(config: &ServerConfig, cluster: Option<&ClusterConfig>) -> Vec<PathBuf> {
     let files = config.origins.iter().flat_map(|origin| {
         let credentials = origin.s3.as_ref().and_then(|s3| s3.credentials.as_deref());
-        origin.ca.as_deref().into_iter().chain(credentials)
+        let fields = origin.request_headers.files.iter().map(|(_, path)| path.as_path());
+        origin.ca.as_deref().into_iter().chain(credentials).chain(fields)
     });
     let files = files.chain(purging::token_file(config)).chain(purging::read_token_file(config)).map(Path::to_owned);
     files.chain(cluster.into_iter().flat_map(cluster::named_files)).collect()
@@ -265,7 +263,8 @@ pub(super) fn warnings(config: &ServerConfig, cluster: Option<&ClusterConfig>) -
     let credentials = config.origins.iter().filter_map(|origin| origin.s3.as_ref()?.credentials.as_deref());
     let tokens = [purging::token_file(config), purging::read_token_file(config)].into_iter().flatten();
     let tokens = tokens.chain(cluster.map(|cluster| &*cluster.token));
-    credentials.chain(tokens).filter_map(secret_file::warning).collect()
+    let fields = config.origins.iter().flat_map(|origin| &origin.request_headers.files);
+    credentials.chain(fields.map(|(_, path)| path.as_path())).chain(tokens).filter_map(secret_file::warning).collect()
 }
 
 /// Reads the files that origins and a cluster name.
@@ -415,12 +414,14 @@ impl RunningTier {
     fn add(&self, settings: MountSettings) -> Result<AddedMount, Failure> {
         let forwarding = &settings.mount.forwarding;
         let refuse = |reason: String| settings.refuse(&reason);
+        let http = settings.origins.iter().map(|origin| origins::http_of(origin, &settings.mount.path));
+        let http = http.collect::<Result<Vec<_>, _>>().map_err(refuse)?;
         let _runtime = self.tier.runtime().enter();
         let origins = Arc::new(settings.origins()?);
         let MountSettings { rules, others, listing_bytes_max, .. } = &settings;
         let pages = OriginPages::new(rules, &settings.mount, others, *listing_bytes_max);
         let pages = pages.map_err(|error| refuse(error.to_string()))?;
-        let upstream: Arc<dyn Upstream> = Arc::new(Origins::new(Arc::clone(&origins), Arc::new(pages)));
+        let upstream: Arc<dyn Upstream> = Arc::new(Origins::new(Arc::clone(&origins), http, Arc::new(pages)));
         let identity = settings.cluster.as_ref();
         let cluster = identity.map(|identity| Arc::new(identity.cluster(&settings.name, Arc::clone(&upstream))));
         let consistent = forwarding.consistent.iter().map(|pattern| ConsistentRule::parse(pattern));
@@ -429,6 +430,7 @@ impl RunningTier {
             path: settings.mount.path.as_str().into(),
             policy: forwarding.policy(),
             consistent: consistent.collect::<Result<_, _>>().map_err(|error| refuse(error.to_string()))?,
+            request_fields: origins::request_fields(forwarding, &settings.origins),
             upstream: cluster.clone().map_or(upstream, |cluster| cluster as Arc<dyn Upstream>),
         });
         Ok(AddedMount { settings, number, origins, cluster })
@@ -503,73 +505,11 @@ fn others_of(site: &SiteConfig, mount: &MountConfig) -> Vec<String> {
     paths
 }
 
-/// An origin as its settings have it.
-fn origin_of(settings: &OriginSettings, weight: u32, files: &OriginFiles) -> Result<OriginConfig, String> {
-    let url = |text: &str| Url::parse(text).map_err(|error| format!("{text:?} is not a URL: {error}"));
-    let kind = match settings {
-        OriginSettings { url: Some(base), .. } => OriginKind::Http { base: url(base)? },
-        OriginSettings { s3: Some(s3), .. } => OriginKind::S3(S3Config {
-            endpoint: url(&s3.endpoint)?,
-            bucket: s3.bucket.clone(),
-            region: s3.region.clone(),
-            prefix: s3.prefix.clone(),
-            path_style: !s3.virtual_host,
-            credentials: match &s3.credentials {
-                None => Credentials::Anonymous,
-                Some(path) => Credentials::Fixed(keys_of(path, files.get(path).map_or(&[][..], Vec::as_slice))?),
-            },
-        }),
-        OriginSettings { tree: Some(root), .. } => OriginKind::Tree { root: root.clone() },
-        _ => return Err(format!("{:?} has no place", settings.name)),
-    };
-    let mut origin = OriginConfig::new(&settings.name, kind);
-    origin.weight = weight;
-    origin.protocol = match settings.protocol {
-        OriginProtocol::Auto => Protocol::Auto,
-        OriginProtocol::Http1 => Protocol::Http1,
-        OriginProtocol::Http2 => Protocol::Http2,
-    };
-    origin.host.clone_from(&settings.host);
-    if let Some(pem) = settings.ca.as_ref().and_then(|path| files.get(path)) {
-        origin.trust = Trust::Pem(pem.clone());
-    }
-    let (connect, head, between_bytes) = (settings.connect_time, settings.head_time, settings.idle_time);
-    origin.times = Times { connect, resolve: settings.resolve_time, head, between_bytes, ..Times::default() };
-    origin.limits = Limits {
-        connections_max: settings.connections_max,
-        idle_max: settings.idle_connections_max,
-        requests_max: settings.requests_max,
-        ..Limits::default()
-    };
-    Ok(origin)
-}
-
-/// The keys in a file: the identifier, the secret, and perhaps the token of a session.
-fn keys_of(path: &Path, text: &[u8]) -> Result<Keys, String> {
-    let text = String::from_utf8_lossy(text);
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    match (lines.next(), lines.next()) {
-        (Some(key), Some(secret)) => {
-            Ok(Keys { key: key.to_owned(), secret: secret.to_owned(), token: lines.next().map(str::to_owned) })
-        }
-        _ => Err(format!("{} does not have the ID of an access key and its secret, one line each", path.display())),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use thalweg_serve::{ListenAddr, MountOrigin};
 
     use super::*;
-
-    #[test]
-    fn keys_are_lines_of_a_file() {
-        let keys = |text: &str| keys_of(Path::new("/key"), text.as_bytes());
-        let read = keys("ID\n\n secret \ntoken\n").unwrap();
-        assert_eq!((&*read.key, &*read.secret, read.token.as_deref()), ("ID", "secret", Some("token")));
-        assert_eq!(keys("ID\nsecret").unwrap().token, None);
-        assert!(keys("ID").unwrap_err().contains("/key does not have"));
-    }
 
     #[test]
     fn mounts_that_stay_as_they_are_keep_their_numbers() {

@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use thalweg_caching::RedirectHost;
+use thalweg_wire::encode::FieldBlock;
+
 use crate::catalog::forwarding::ForwardingMount;
-use crate::config::{MountConfig, OriginConfig, ServerConfig};
+use crate::config::{Forwarding, MountConfig, Network, OriginConfig, RequestHeaders, ServerConfig, without_user};
 
 /// The smallest volume and the smallest memory of a disk cache.
 const SIZE_MIN: u64 = 64 << 20;
@@ -87,6 +90,121 @@ fn of_origin(origin: &OriginConfig, at: &str, faults: &mut Vec<(String, String)>
     if origin.requests_max == 0 {
         add(".requests_max", "an origin has at least one request at once");
     }
+    if origin.s3.as_ref().is_some_and(|s3| without_user(&s3.endpoint) != s3.endpoint) {
+        add(".s3.endpoint", "a bucket has its credentials in a file; set credentials instead");
+    }
+    of_redirects(origin, at, faults);
+    of_request_headers(&origin.request_headers, at, faults);
+}
+
+/// Most redirects that are followed one after the other.
+const HOPS_MAX: u32 = 10;
+
+fn of_redirects(origin: &OriginConfig, at: &str, faults: &mut Vec<(String, String)>) {
+    let mut add = |key: &str, what: String| faults.push((format!("{at}.{key}"), what));
+    if origin.follow_redirects > 0 && origin.url.is_none() {
+        add("follow_redirects", "only origins with a url have redirects to follow".to_owned());
+    }
+    if origin.follow_redirects > HOPS_MAX {
+        add("follow_redirects", format!("expected at most {HOPS_MAX}"));
+    }
+    if origin.follow_redirects == 0 && !origin.redirect_hosts.is_empty() {
+        let what = "no redirect is followed; set follow_redirects = 3, or remove the hosts";
+        add("redirect_hosts", what.to_owned());
+    }
+    for (index, host) in origin.redirect_hosts.iter().enumerate() {
+        if RedirectHost::parse(host).is_none() {
+            let what =
+                format!("{host:?} is not a host; expected for example \"objects.example.org\" or \"*.example.org\"");
+            add(&format!("redirect_hosts.{index}"), what);
+        }
+    }
+    if origin.redirect_networks.contains(&Network::Unix) {
+        add("redirect_networks", "redirects do not lead to Unix sockets".to_owned());
+    }
+}
+
+/// Fields of requests that are made here, or say what is asked for.
+const OWN_FIELDS: [&str; 15] = [
+    "cdn-loop",
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "max-forwards",
+    "proxy-connection",
+    "range",
+    "te",
+    "thalweg-peer",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "via",
+];
+
+/// Why a field of requests cannot be set, removed, dropped, or be a part of keys.
+fn field_fault(name: &str) -> Option<String> {
+    let lower = name.to_ascii_lowercase();
+    if FieldBlock::new().field(name, b"").is_err() {
+        Some(format!("{name:?} is not the name of a field"))
+    } else if OWN_FIELDS.contains(&&*lower) || lower.starts_with("if-") {
+        Some(format!("{name} is set by the server itself"))
+    } else {
+        None
+    }
+}
+
+fn of_request_headers(headers: &RequestHeaders, at: &str, faults: &mut Vec<(String, String)>) {
+    let mut add = |key: String, what: String| faults.push((format!("{at}.request_headers.{key}"), what));
+    for (name, value) in &headers.set {
+        if let Some(what) = field_fault(name) {
+            add(format!("set.{name}"), what);
+        } else if FieldBlock::new().field(name, value.as_bytes()).is_err() {
+            add(format!("set.{name}"), "the value has characters that no field can have".to_owned());
+        }
+    }
+    for (name, _) in &headers.files {
+        let is_set = headers.set.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
+        if let Some(what) = field_fault(name) {
+            add(format!("files.{name}"), what);
+        } else if is_set {
+            add(format!("files.{name}"), format!("{name} is set twice; keep it in one of set and files"));
+        }
+    }
+    let removed = headers.remove.iter().enumerate().map(|(index, name)| (format!("remove.{index}"), name));
+    let passed = headers.pass.iter().flatten().enumerate().map(|(index, name)| (format!("pass.{index}"), name));
+    for (key, name) in removed.chain(passed) {
+        if let Some(what) = field_fault(name) {
+            add(key, what);
+        }
+    }
+}
+
+/// The faults of what a mount keeps, for how long, and under which keys.
+fn of_keeping(forwarding: &Forwarding, at: &str, faults: &mut Vec<(String, String)>) {
+    let mut add = |key: String, what: String| faults.push((format!("{at}.{key}"), what));
+    for (status, time) in &forwarding.lifetimes {
+        let is_negative = matches!(status, 404 | 410 | 500..=599);
+        if !matches!(status, 200..=599) || matches!(status, 206 | 304 | 412 | 416) {
+            add(format!("lifetimes.{status}"), format!("responses with status {status} have no lifetime of their own"));
+        } else if is_negative && *time > forwarding.negative_time_max {
+            let what = "the time is longer than negative_time_max, which bounds it; raise that, too".to_owned();
+            add(format!("lifetimes.{status}"), what);
+        }
+    }
+    let keys = forwarding.key_headers.iter().enumerate().map(|(index, name)| (format!("key_headers.{index}"), name));
+    let dropped =
+        forwarding.drop_headers.iter().enumerate().map(|(index, name)| (format!("drop_headers.{index}"), name));
+    for (key, name) in keys.chain(dropped) {
+        if let Some(what) = field_fault(name) {
+            add(key, what);
+        }
+    }
+    let is_dropped = |name: &String| forwarding.drop_headers.iter().any(|other| other.eq_ignore_ascii_case(name));
+    if let Some((index, name)) = forwarding.key_headers.iter().enumerate().find(|(_, name)| is_dropped(name)) {
+        add(format!("key_headers.{index}"), format!("{name} is dropped by drop_headers; remove it from one of them"));
+    }
 }
 
 fn of_mount(mount: &MountConfig, config: &ServerConfig, at: &str, faults: &mut Vec<(String, String)>) {
@@ -132,6 +250,8 @@ fn of_mount(mount: &MountConfig, config: &ServerConfig, at: &str, faults: &mut V
             add(&format!("consistent.{index}"), format!("{pattern:?} is not a pattern: {}", error.kind()));
         }
     }
+    of_keeping(forwarding, at, faults);
+    let mut add = |key: &str, what: String| faults.push((format!("{at}.{key}"), what));
     if forwarding.heuristic_percent > 100 {
         add("heuristic_percent", "expected at most 100".to_owned());
     }
@@ -145,7 +265,10 @@ pub(super) fn of_files(config: &ServerConfig) -> Vec<(String, String)> {
             faults.push((format!("origin.{index}.tree"), format!("{} is no folder", tree.display())));
         }
         let credentials = origin.s3.as_ref().and_then(|s3| s3.credentials.as_deref());
-        for (key, file) in [("ca", origin.ca.as_deref()), ("s3.credentials", credentials)] {
+        let named = [("ca".to_owned(), origin.ca.as_deref()), ("s3.credentials".to_owned(), credentials)];
+        let fields = origin.request_headers.files.iter();
+        let fields = fields.map(|(name, path)| (format!("request_headers.files.{name}"), Some(path.as_path())));
+        for (key, file) in named.into_iter().chain(fields) {
             if let Some(path) = file.filter(|path| !path.is_file()) {
                 faults.push((format!("origin.{index}.{key}"), format!("there is no file {}", path.display())));
             }
@@ -212,5 +335,61 @@ mod tests {
         check(mount(|mount| mount.forwarding.methods.push("post".to_owned())), &["site.0.mount.0.methods.2"]);
         check(mount(|mount| mount.forwarding.consistent = vec!["a[".to_owned()]), &["site.0.mount.0.consistent.0"]);
         check(mount(|mount| mount.forwarding.heuristic_percent = 101), &["site.0.mount.0.heuristic_percent"]);
+    }
+
+    #[test]
+    fn redirects_and_fields_that_contradict_one_another() {
+        let origin = |change: fn(&mut OriginConfig)| move |config: &mut ServerConfig| change(&mut config.origins[0]);
+        let hosts = |hosts: &[&str]| hosts.iter().map(|&host| host.to_owned()).collect::<Vec<_>>();
+        check(origin(|origin| origin.follow_redirects = 11), &["origin.0.follow_redirects"]);
+        check(
+            origin(|origin| (origin.url, origin.tree, origin.follow_redirects) = (None, Some("/".into()), 1)),
+            &["origin.0.follow_redirects"],
+        );
+        check(|config| config.origins[0].redirect_hosts = hosts(&["a.example"]), &["origin.0.redirect_hosts"]);
+        check(
+            |config| {
+                config.origins[0].follow_redirects = 1;
+                config.origins[0].redirect_hosts = hosts(&["a.example", "https://a.example/"]);
+            },
+            &["origin.0.redirect_hosts.1"],
+        );
+        check(
+            origin(|origin| origin.request_headers.set = vec![("Host".to_owned(), "x".to_owned())]),
+            &["origin.0.request_headers.set.Host"],
+        );
+        check(
+            origin(|origin| origin.request_headers.set = vec![("X".to_owned(), "a\nb".to_owned())]),
+            &["origin.0.request_headers.set.X"],
+        );
+        check(
+            origin(|origin| origin.request_headers.pass = Some(vec!["Accept".to_owned(), "If-Range".to_owned()])),
+            &["origin.0.request_headers.pass.1"],
+        );
+        check(
+            origin(|origin| origin.request_headers.remove = vec!["a b".to_owned()]),
+            &["origin.0.request_headers.remove.0"],
+        );
+        let mount = |change: fn(&mut Forwarding)| {
+            move |config: &mut ServerConfig| change(&mut config.sites[0].mounts[0].forwarding)
+        };
+        let second = std::time::Duration::from_secs(1);
+        check(
+            mount(|mount| mount.lifetimes = vec![(304, std::time::Duration::ZERO)]),
+            &["site.0.mount.0.lifetimes.304"],
+        );
+        check(
+            move |config| {
+                let forwarding = &mut config.sites[0].mounts[0].forwarding;
+                let longer = forwarding.negative_time_max + second;
+                forwarding.lifetimes = vec![(404, longer), (301, longer)];
+            },
+            &["site.0.mount.0.lifetimes.404"],
+        );
+        check(
+            mount(|mount| (mount.key_headers, mount.drop_headers) = (vec!["a".to_owned()], vec!["A".to_owned()])),
+            &["site.0.mount.0.key_headers.0"],
+        );
+        check(mount(|mount| mount.drop_headers = vec!["Range".to_owned()]), &["site.0.mount.0.drop_headers.0"]);
     }
 }

@@ -468,6 +468,16 @@ fn an_object_that_is_longer_than_the_store_pushes_nothing_out() {
 }
 
 #[test]
+fn a_dropped_field_reaches_neither_the_cache_nor_the_origin() {
+    let stage = Stage::new();
+    stage.origin.put("/a", Original::new(&[FRESH, ("Vary", "X-Dropped")], "hello"));
+    for (value, count) in [("1", 1), ("2", 1)] {
+        assert_eq!(bytes(stage.ask("GET", "/a", &[("x-dropped", value)])).unwrap(), b"hello");
+        assert_eq!((stage.origin.count(), stage.origin.last("x-dropped")), (count, None), "{value}");
+    }
+}
+
+#[test]
 fn a_304_that_nobody_asked_for_reaches_no_client() {
     let stage = Stage::new();
     stage.origin.put("/a", Original { status: 304, ..Original::new(&[TAG], "") });

@@ -8,4 +8,5 @@ mod clusters;
 mod collapsing;
 mod mirrors;
 mod purges;
+mod redirects;
 mod support;

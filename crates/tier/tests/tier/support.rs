@@ -11,8 +11,8 @@ use tempfile::TempDir;
 use thalweg_cache::{Cache, Settings, Shape, medium::Allocation};
 use thalweg_caching::{FieldLines, Policy, StoredFields};
 use thalweg_tier::{
-    Answer, Ask, BodyPiece, BoxFuture, Clock, ConsistentRule, Content, Mount, Object, Reader, Relay, Tier, TierConfig,
-    Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse,
+    Answer, Ask, BodyPiece, BoxFuture, Clock, ConsistentRule, Content, Mount, Object, Reader, Relay, RequestFields,
+    Tier, TierConfig, Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse,
 };
 use thalweg_wire::Version;
 
@@ -283,7 +283,9 @@ fn start(cache: Arc<Cache>, policy: Policy, upstream: Arc<dyn Upstream>, clock: 
     let config = TierConfig { cache, threads: 2, name: "thalweg".into(), clock, log: Box::new(|_, _| {}) };
     let tier = Tier::start(config).unwrap();
     let consistent = vec![ConsistentRule::parse("dists/**").unwrap()];
-    tier.add_mount(Mount { name: "a.example/".into(), path: "/".into(), policy, consistent, upstream });
+    let request_fields = RequestFields { dropped: vec!["X-Dropped".into()], key: Vec::new() };
+    let (name, path) = ("a.example/".into(), "/".into());
+    tier.add_mount(Mount { name, path, policy, consistent, request_fields, upstream });
     Arc::new(tier)
 }
 
