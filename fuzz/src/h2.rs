@@ -6,6 +6,9 @@ use thalweg_wire::hpack::{Decoder, Encoder, FieldList, Indexing, ListBounds, SIZ
 /// Streams that a peer may have open at once here.
 const STREAMS_MAX: u32 = 8;
 
+/// Bounds of header blocks.
+const BOUNDS: ListBounds = ListBounds { charge_max: 4096, fields_max: 40 };
+
 /// A connection that reads any frames: however they are cut, its events are the same, and what it
 /// sends and keeps is bounded. The first byte is the role and the length of the pieces.
 pub fn h2(data: &[u8]) {
@@ -26,7 +29,7 @@ pub fn h2(data: &[u8]) {
 /// The events of some input, one text each. Neighbouring pieces of a body are one.
 fn events(role: Role, input: &[u8], piece: usize) -> Vec<String> {
     let settings = Settings { concurrent_streams_max: STREAMS_MAX, enable_push: false, ..Settings::INITIAL };
-    let config = Config { settings, connection_window: WINDOW_INITIAL, block_bytes_max: 4096 };
+    let config = Config { settings, connection_window: WINDOW_INITIAL, list: BOUNDS };
     let mut out = Vec::new();
     let mut connection: Connection<u32> = Connection::new(role, config, &mut out);
     if role == Role::Client {
@@ -35,7 +38,7 @@ fn events(role: Role, input: &[u8], piece: usize) -> Vec<String> {
             connection.headers(stream, &[0x82, 0x86, 0x84], true, &mut out);
         }
     }
-    let mut list = FieldList::new(ListBounds { charge_max: 4096, fields_max: 40 });
+    let mut list = FieldList::new(BOUNDS);
     let mut seen = Seen::default();
     for mut rest in input.chunks(piece.max(1)) {
         out.clear();

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use thalweg_tls::{Engine, Failure, ServerSettings};
 use thalweg_wire::h2::{self, Event, Role, Settings};
-use thalweg_wire::hpack::FieldList;
-use thalweg_wire::{Bounds, FieldSlots, RequestEvent, RequestReader, Version};
+use thalweg_wire::hpack::{FieldList, ListBounds};
+use thalweg_wire::{Bounds, FIELDS_MAX, FieldSlots, RequestEvent, RequestReader, Version};
 
 use super::response;
 
@@ -16,8 +16,8 @@ const PART_BYTES: usize = 64 << 10;
 const STREAMS_MAX: u32 = 1 << 16;
 const WINDOW: u32 = 1 << 30;
 
-/// Most bytes of a request's header block.
-const BLOCK_BYTES_MAX: u32 = 64 << 10;
+/// Bounds of a request's header block.
+const HEAD_BOUNDS: ListBounds = ListBounds { charge_max: 64 << 10, fields_max: FIELDS_MAX };
 
 pub(super) struct Connection {
     tls: Option<Box<Engine>>,
@@ -190,7 +190,7 @@ impl Http2 {
             initial_window: WINDOW,
             ..Settings::INITIAL
         };
-        let config = h2::Config { settings, connection_window: WINDOW, block_bytes_max: BLOCK_BYTES_MAX };
+        let config = h2::Config { settings, connection_window: WINDOW, list: HEAD_BOUNDS };
         let mut output = Vec::new();
         let connection = h2::Connection::new(Role::Server, config, &mut output);
         Self { connection, contents: VecDeque::new(), output }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use thalweg_wire::h2::{Config, Connection, ErrorCode, Event, Role, Settings};
-use thalweg_wire::hpack::{FieldList, encode_stateless};
+use thalweg_wire::hpack::{FieldList, ListBounds, encode_stateless};
 
 pub(crate) struct Responder {
     connection: Connection<()>,
@@ -34,7 +34,11 @@ impl Responder {
     /// Takes so many streams at once.
     pub(crate) fn new(streams_max: u32, out: &mut Vec<u8>) -> Self {
         let settings = Settings { concurrent_streams_max: streams_max, enable_push: false, ..Settings::INITIAL };
-        let config = Config { settings, connection_window: 1 << 20, block_bytes_max: 1 << 16 };
+        let config = Config {
+            settings,
+            connection_window: 1 << 20,
+            list: ListBounds { charge_max: 1 << 16, ..ListBounds::default() },
+        };
         let connection = Connection::new(Role::Server, config, out);
         Self { connection, list: FieldList::default(), open: BTreeMap::new(), streams_max: 0 }
     }

@@ -2,6 +2,7 @@
 
 use arrayvec::ArrayVec;
 
+use crate::authority::HostFault;
 use crate::fields::{Fields, is_text_byte, is_token_byte};
 use crate::framing::BodyFraming;
 use crate::hpack::FieldList;
@@ -15,6 +16,17 @@ pub struct HeadFields<'a>(ArrayVec<httparse::Header<'a>, FIELDS_MAX>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed message: {0}")]
 pub struct Malformed(pub &'static str);
+
+/// Why the head of a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestFault {
+    /// HTTP/2 does not allow it.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// Its host is in doubt, which is answered as in HTTP/1: with 400.
+    #[error(transparent)]
+    Host(#[from] HostFault),
+}
 
 /// The pseudo-fields of a head (RFC 9113, 8.3).
 #[derive(Default)]
@@ -39,43 +51,35 @@ impl<'a> HeadFields<'a> {
     /// The head of a request whose header block has this list of fields; `ends`: it has no body.
     ///
     /// # Errors
-    /// HTTP/2 does not allow it.
-    pub fn request<'s>(&'s mut self, list: &'a FieldList, ends: bool) -> Result<RequestHead<'s>, Malformed> {
+    /// HTTP/2 does not allow it, or its host is in doubt.
+    pub fn request<'s>(&'s mut self, list: &'a FieldList, ends: bool) -> Result<RequestHead<'s>, RequestFault> {
         let (pseudo, length) = self.survey(list)?;
         if pseudo.status.is_some() {
-            return Err(Malformed(":status in a request"));
+            return Err(Malformed(":status in a request").into());
         }
         let method = Method::from_name(pseudo.method.ok_or(Malformed("no :method"))?);
         let fields = Fields(&self.0);
-        let host_field = fields.get("host").map(|host| str::from_utf8(host).map_err(|_| Malformed("invalid host")));
-        let host_field = host_field.transpose()?;
         let target = match (method, pseudo.path, pseudo.scheme) {
             (Method::Connect, None, None) => {
                 pseudo.authority.ok_or(Malformed("CONNECT without :authority"))?.as_bytes()
             }
-            (Method::Connect, ..) => return Err(Malformed("CONNECT with :path or :scheme")),
+            (Method::Connect, ..) => return Err(Malformed("CONNECT with :path or :scheme").into()),
             (_, Some(path), Some(_)) => path,
-            _ => return Err(Malformed("no :path or no :scheme")),
+            _ => return Err(Malformed("no :path or no :scheme").into()),
         };
         let is_origin_form = target.starts_with(b"/") || (target == b"*" && method == Method::Options);
         if method != Method::Connect && !is_origin_form {
-            return Err(Malformed(":path without a slash"));
+            return Err(Malformed(":path without a slash").into());
         }
-        let host = pseudo.authority.or(host_field);
-        if let (Some(authority), Some(field)) = (pseudo.authority, host_field)
-            && !authority.eq_ignore_ascii_case(field)
-        {
-            return Err(Malformed(":authority and host differ"));
-        }
-        let host = host.map(|host| authority::check(host.as_bytes()).ok_or(Malformed("invalid host"))).transpose()?;
         let body = match length {
             _ if ends => BodyFraming::None,
             Some(length) => BodyFraming::Length(length),
             None => BodyFraming::UntilClose,
         };
         if ends && length.is_some_and(|length| length > 0) {
-            return Err(Malformed("content-length without a body"));
+            return Err(Malformed("content-length without a body").into());
         }
+        let host = host(pseudo.authority, fields)?;
         let expects_continue =
             !ends && fields.get("expect").is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"));
         Ok(RequestHead::of_stream(method, target, fields, body, host, expects_continue))
@@ -164,6 +168,23 @@ impl<'a> Pseudo<'a> {
         };
         if is_repeated { Err(Malformed("repeated pseudo-field")) } else { Ok(()) }
     }
+}
+
+/// The host that a request is for: `:authority`, or else the field (RFC 9113, 8.3.1).
+#[inline]
+fn host<'s>(authority: Option<&'s str>, fields: Fields<'s>) -> Result<Option<&'s str>, RequestFault> {
+    let mut lines = fields.all("host");
+    let field = lines.next();
+    if lines.next().is_some() {
+        return Err(HostFault::Repeated.into());
+    }
+    if let (Some(authority), Some(field)) = (authority, field)
+        && !authority.as_bytes().eq_ignore_ascii_case(field)
+    {
+        return Err(Malformed(":authority and host differ").into());
+    }
+    let host = authority.map(str::as_bytes).or(field);
+    Ok(host.map(|host| authority::check(host).ok_or(HostFault::Invalid)).transpose()?)
 }
 
 fn check_field(name: &[u8], value: &[u8]) -> Result<(), Malformed> {

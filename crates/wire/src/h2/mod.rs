@@ -19,6 +19,6 @@ mod tests;
 pub use connection::{Config, Connection, Event, Role};
 pub use error::{ErrorCode, Fault};
 pub use frame::{FrameHead, HEAD_LEN, PAYLOAD_MAX_INITIAL, PREFACE};
-pub use message::{HeadFields, Malformed};
+pub use message::{HeadFields, Malformed, RequestFault};
 pub use priority::Priority;
 pub use settings::{Settings, WINDOW_INITIAL, WINDOW_MAX};

@@ -1,8 +1,8 @@
 //! A client and a server connected in memory, and frames that break the rules.
 
 use super::*;
-use crate::Method;
-use crate::hpack::{Encoder, FieldList, Indexing, SIZE_INITIAL, encode_stateless};
+use crate::hpack::{Encoder, FieldList, Indexing, ListBounds, SIZE_INITIAL, encode_stateless};
+use crate::{HostFault, Method};
 
 fn config() -> Config {
     let settings = Settings {
@@ -12,7 +12,7 @@ fn config() -> Config {
         no_old_priorities: true,
         ..Settings::INITIAL
     };
-    Config { settings, connection_window: WINDOW_INITIAL, block_bytes_max: 16 << 10 }
+    Config { settings, connection_window: WINDOW_INITIAL, list: ListBounds::default() }
 }
 
 /// An event without borrowed parts.
@@ -409,6 +409,59 @@ fn messages_keep_to_the_rules() {
         [&[("etag", "x")][..], &[(":status", "20")], &[(":status", "2xx")], &[(":status", "200"), (":path", "/")]]
     {
         assert!(response(fields).is_err(), "{fields:?}");
+    }
+}
+
+#[test]
+fn a_host_in_doubt_is_the_clients_fault_and_no_violation() {
+    let check = |fields: &[(&str, &str)], expected: Result<Option<&str>, RequestFault>| {
+        let list = listed(&[&[(":method", "GET"), (":scheme", "http"), (":path", "/")], fields].concat());
+        let mut room = HeadFields::new();
+        let host = room.request(&list, true).map(|head| head.host().map(str::to_owned));
+        assert_eq!(host, expected.map(|host| host.map(str::to_owned)), "{fields:?}");
+    };
+    check(&[("host", "a")], Ok(Some("a")));
+    check(&[(":authority", "a"), ("host", "A")], Ok(Some("a")));
+    check(&[], Ok(None));
+    check(&[("host", "a"), ("host", "b")], Err(HostFault::Repeated.into()));
+    check(&[("host", "a"), ("host", "a")], Err(HostFault::Repeated.into()));
+    check(&[(":authority", "a"), ("host", "a"), ("host", "a")], Err(HostFault::Repeated.into()));
+    check(&[("host", "a/b")], Err(HostFault::Invalid.into()));
+    check(&[(":authority", "a@b")], Err(HostFault::Invalid.into()));
+    check(&[(":authority", "a"), ("host", "b")], Err(Malformed(":authority and host differ").into()));
+}
+
+/// A block that is larger than the bounds, whatever its frames are, is read to its end: its stream
+/// can be refused, and the next block finds the entries of this one.
+#[test]
+fn a_block_that_is_too_large_leaves_the_connection_as_it_is() {
+    let indexed = |name: &str, value: &str| {
+        [&[0x40, name.len() as u8], name.as_bytes(), &[value.len() as u8], value.as_bytes()].concat()
+    };
+    let large: Vec<u8> =
+        (0..300).flat_map(|number| indexed(&format!("n{}", number % 9), &"v".repeat(number % 120 + 1))).collect();
+    let all = [block(&REQUEST), large.repeat(4), indexed("last", "entry")].concat();
+    for piece in [100, 1000, 16_000] {
+        let (_, mut server) = connected();
+        let pieces = all.len().div_ceil(piece);
+        let frames: Vec<u8> = all
+            .chunks(piece)
+            .enumerate()
+            .flat_map(|(at, part)| {
+                let flags = if at == 0 { 1 } else { 0 } | if at == pieces - 1 { 4 } else { 0 };
+                frame(if at == 0 { 1 } else { 9 }, flags, 1, part)
+            })
+            .collect();
+        if piece == 100 {
+            server.connection.earn_time(1000);
+        }
+        let seen = server.read(&frames, 7000).expect("no fault of the connection");
+        assert_eq!(seen, [Seen::Headers(1, Vec::new(), true)], "{piece}");
+        assert!(server.list.is_too_large());
+        let next = [block(&REQUEST), vec![0xbe]].concat();
+        let seen = server.read(&frame(1, 5, 3, &next), usize::MAX).expect("a request");
+        let Seen::Headers(3, fields, true) = &seen[0] else { panic!("{seen:?}") };
+        assert_eq!(fields.last(), Some(&("last".to_owned(), "entry".to_owned())), "{piece}");
     }
 }
 

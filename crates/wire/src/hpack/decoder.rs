@@ -8,7 +8,7 @@ use super::table::{DynamicTable, STATIC};
 /// Decodes the header blocks of one direction of a connection, in the order in which they came.
 #[derive(Debug)]
 pub struct Decoder {
-    table: DynamicTable,
+    pub(super) table: DynamicTable,
     /// The size that the encoder may choose at most: our setting, once it is acknowledged.
     size_max: usize,
     /// The encoder has to begin its next block with a size, because ours was lowered below its own
@@ -84,7 +84,7 @@ impl Decoder {
     }
 
     /// Changes of the table's size at the beginning of a block.
-    fn read_sizes<'b>(&mut self, mut block: &'b [u8]) -> Result<&'b [u8], DecodeError> {
+    pub(super) fn read_sizes<'b>(&mut self, mut block: &'b [u8]) -> Result<&'b [u8], DecodeError> {
         let mut changes = 0;
         while let [0x20..0x40, ..] = block {
             let (size, rest) = integer::read(block, 5)?;
@@ -100,14 +100,14 @@ impl Decoder {
     }
 
     #[inline]
-    fn indexed<'b>(&mut self, block: &'b [u8], list: &mut FieldList) -> Result<&'b [u8], DecodeError> {
+    pub(super) fn indexed<'b>(&mut self, block: &'b [u8], list: &mut FieldList) -> Result<&'b [u8], DecodeError> {
         let (index, rest) = integer::read(block, 7)?;
         let (name, value) = entry(&self.table, index)?;
         list.push(name, value);
         Ok(rest)
     }
 
-    fn literal<'b>(
+    pub(super) fn literal<'b>(
         &mut self,
         block: &'b [u8],
         prefix: u32,

@@ -109,6 +109,13 @@ impl DynamicTable {
         self.size += charge;
     }
 
+    /// Inserts an entry that is larger than the table, whatever it is.
+    pub(super) fn insert_too_large(&mut self) {
+        self.inserted += 1;
+        self.entries.clear();
+        self.size = 0;
+    }
+
     /// Evicts the oldest entries until so much more fits, or none is left.
     fn evict(&mut self, more: usize) {
         while self.size + more > self.size_max {

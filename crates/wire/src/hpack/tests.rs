@@ -122,6 +122,48 @@ fn invalid_blocks_are_refused() {
     assert_eq!(decode(&mut obeyed, &bytes("20 82")).map(|fields| fields.len()), Ok(1));
 }
 
+/// RFC 9113, 8.2.3: nobody but HTTP/2 knows of crumbs.
+#[test]
+fn crumbs_of_a_cookie_are_joined() {
+    let check = |fields: &[(&str, &str)], expected: &[(&str, &str)]| {
+        let mut block = Vec::new();
+        fields.iter().for_each(|(name, value)| encode_stateless(name.as_bytes(), value.as_bytes(), &mut block));
+        // The list is used anew.
+        let mut list = FieldList::default();
+        for _ in 0..2 {
+            Decoder::new(SIZE_INITIAL).decode(&block, &mut list).expect("a block");
+            let expected = expected.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+            assert!(list.iter().eq(expected), "{fields:?}: {list:?}");
+        }
+    };
+    check(&[("a", "1"), ("cookie", "a=1"), ("b", "2")], &[("a", "1"), ("cookie", "a=1"), ("b", "2")]);
+    check(
+        &[("cookie", "a=1"), ("b", "2"), ("cookie", "b=2"), ("cookie", "c=3"), ("c", "3")],
+        &[("cookie", "a=1; b=2; c=3"), ("b", "2"), ("c", "3")],
+    );
+    check(&[("cookie", ""), ("cookie", "")], &[("cookie", "; ")]);
+    check(&[("set-cookie", "a"), ("set-cookie", "b")], &[("set-cookie", "a"), ("set-cookie", "b")]);
+}
+
+/// The charge is that of the lines of HTTP/1, where a cookie is one of them.
+#[test]
+fn a_head_has_the_same_size_in_both_versions() {
+    let check = |fields: &[(&str, &str)], bytes: usize| {
+        let mut block = Vec::new();
+        fields.iter().for_each(|(name, value)| encode_stateless(name.as_bytes(), value.as_bytes(), &mut block));
+        for (charge_max, is_too_large) in [(bytes, false), (bytes - 1, true)] {
+            let mut list = FieldList::new(ListBounds { charge_max, fields_max: 3 });
+            Decoder::new(SIZE_INITIAL).decode(&block, &mut list).expect("a block");
+            assert_eq!(list.is_too_large(), is_too_large, "{fields:?} within {charge_max}");
+        }
+    };
+    check(&[("host", "a"), ("b", "2")], "host: a\r\nb: 2\r\n".len());
+    check(&[(":path", "/a")], "/a".len() + 4);
+    let crumbs = [("cookie", "a=1"), ("cookie", "b"), ("cookie", ""), ("cookie", "c"), ("cookie", "d")];
+    check(&crumbs, "cookie: a=1; b; ; c; d\r\n".len());
+    assert_eq!(ListBounds { charge_max: 16384, fields_max: 100 }.list_size_max(), 16384 + 2800);
+}
+
 /// A block of 4 KiB that refers to an entry of 4 KiB again and again names 16 MiB of fields.
 #[test]
 fn a_bomb_takes_no_more_memory_than_the_bounds_say() {

@@ -11,8 +11,8 @@ mod tally;
 use thalweg_measure::Outcome;
 use thalweg_measure::trial::TrialFigures;
 use thalweg_wire::h2::{Config, Connection, ErrorCode, Event, HeadFields, Role, Settings};
-use thalweg_wire::hpack::FieldList;
-use thalweg_wire::{BodyFraming, MessageBytes, Progress, RequestKind, ResponseHead};
+use thalweg_wire::hpack::{FieldList, ListBounds};
+use thalweg_wire::{BodyFraming, FIELDS_MAX, MessageBytes, Progress, RequestKind, ResponseHead};
 
 use self::encoder::Form;
 use self::heads::Heads;
@@ -25,8 +25,8 @@ pub use self::encoder::Http2Encoder;
 /// 9113, 6.5.2 recommends it to.
 const STREAMS_UNTIL_SETTINGS: u32 = 100;
 
-/// Most bytes of a response's header block.
-const BLOCK_BYTES_MAX: u32 = 64 << 10;
+/// Bounds of a response's header block.
+const HEAD_BOUNDS: ListBounds = ListBounds { charge_max: 64 << 10, fields_max: FIELDS_MAX };
 
 /// A connection's HTTP/2. It begins with its first use, since not every connection is made.
 #[derive(Debug)]
@@ -175,7 +175,7 @@ impl Live {
             no_old_priorities: true,
             ..Settings::INITIAL
         };
-        let config = Config { settings, connection_window: receive_window, block_bytes_max: BLOCK_BYTES_MAX };
+        let config = Config { settings, connection_window: receive_window, list: HEAD_BOUNDS };
         let mut output = Vec::new();
         Self {
             connection: Connection::new(Role::Client, config, &mut output),

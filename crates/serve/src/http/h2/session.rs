@@ -11,8 +11,10 @@ use std::rc::Rc;
 
 use thalweg_reactor::BufferPool;
 use thalweg_sys::Instant;
-use thalweg_wire::h2::{Config, Connection, ErrorCode, Event, HeadFields, Role, Settings, WINDOW_INITIAL};
-use thalweg_wire::hpack::FieldList;
+use thalweg_wire::h2::{
+    Config, Connection, ErrorCode, Event, HeadFields, RequestFault, Role, Settings, WINDOW_INITIAL,
+};
+use thalweg_wire::hpack::{FieldList, ListBounds};
 use thalweg_wire::{BodyFraming, Method, RequestHead};
 
 use super::batch::Batch;
@@ -188,16 +190,18 @@ impl session::Session for Session {
 impl Session {
     /// A session that has read nothing.
     pub(crate) fn new(services: &Services<'_>) -> Self {
+        let bounds = &services.bounds.wire;
+        let list = ListBounds { charge_max: bounds.head_bytes_max as usize, fields_max: bounds.fields_max as usize };
         let config = Config {
             settings: Settings {
                 enable_push: false,
                 concurrent_streams_max: STREAMS_MAX,
-                header_list_max: services.bounds.wire.head_bytes_max,
+                header_list_max: list.list_size_max(),
                 no_old_priorities: true,
                 ..Settings::INITIAL
             },
             connection_window: WINDOW_INITIAL,
-            block_bytes_max: services.bounds.wire.head_bytes_max,
+            list,
         };
         let mut greeting = Vec::new();
         Self {
@@ -328,8 +332,10 @@ impl Session {
             return self.refuse(stream, 431, batch, services);
         }
         let head = match room.request(fields, ends) {
+            Ok(head) if is_line_too_long(&head, services) => return self.refuse(stream, 414, batch, services),
             Ok(head) => head,
-            Err(_) => return self.reset(stream, ErrorCode::PROTOCOL_ERROR, batch, services),
+            Err(RequestFault::Host(_)) => return self.refuse(stream, 400, batch, services),
+            Err(RequestFault::Malformed(_)) => return self.reset(stream, ErrorCode::PROTOCOL_ERROR, batch, services),
         };
         if !matches!(head.body, BodyFraming::None)
             && let Some(bytes_max) = services.responder.wanted_content(&head)
@@ -510,4 +516,11 @@ impl Session {
             }
         }
     }
+}
+
+/// Whether the request line would be too long for HTTP/1, which has two spaces, a version and CRLF
+/// in it.
+#[inline]
+fn is_line_too_long(head: &RequestHead<'_>, services: &Services<'_>) -> bool {
+    head.method.name().len() + head.target.len() + 12 > services.bounds.wire.start_line_bytes_max as usize
 }

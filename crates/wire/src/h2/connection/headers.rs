@@ -4,7 +4,7 @@ use super::receive::Found;
 use super::{Block, Charge, Connection, Role};
 use crate::h2::error::{ErrorCode, Fault};
 use crate::h2::frame::{self, FrameHead, flag};
-use crate::hpack::FieldList;
+use crate::hpack::{DecodeError, Decoder, FieldList};
 
 impl<T: Default> Connection<T> {
     /// HEADERS (RFC 9113, 6.2).
@@ -25,7 +25,7 @@ impl<T: Default> Connection<T> {
         if head.has(flag::END_HEADERS) {
             return self.on_block(head.stream, ends, block, list, out);
         }
-        self.keep_block(Block { stream: head.stream, ends, bytes: Vec::new() }, block)?;
+        self.keep_block(Block { stream: head.stream, ends, bytes: Vec::new(), skipped: None }, block)?;
         Ok(Found::Nothing)
     }
 
@@ -43,15 +43,26 @@ impl<T: Default> Connection<T> {
         if !head.has(flag::END_HEADERS) {
             return Ok(Found::Nothing);
         }
-        let Block { stream, ends, bytes } = self.block.take().expect("the block that was kept");
-        self.on_block(stream, ends, &bytes, list, out)
+        let Block { stream, ends, bytes, skipped } = self.block.take().expect("the block that was kept");
+        let Some(skipped) = skipped else { return self.on_block(stream, ends, &bytes, list, out) };
+        Decoder::end_skipped(&skipped).map_err(compression)?;
+        list.overflow();
+        self.on_fields(stream, ends, out)
     }
 
+    /// Keeps a part of a block. If it becomes too large, its stream can be refused and the others
+    /// go on, as the tables are kept up to date.
     fn keep_block(&mut self, mut block: Block, more: &[u8]) -> Result<(), Fault> {
-        if block.bytes.len() + more.len() > self.config.block_bytes_max as usize {
-            return Err(Fault::new(ErrorCode::ENHANCE_YOUR_CALM, "a header block is too long"));
+        // A field on the wire may be a little longer than what it is charged.
+        let bytes_max = self.config.list.charge_max.saturating_mul(2);
+        if block.skipped.is_none() && block.bytes.len() + more.len() <= bytes_max {
+            block.bytes.extend_from_slice(more);
+        } else {
+            let skipped = block.skipped.get_or_insert_default();
+            self.decoder.skip(skipped, &block.bytes).map_err(compression)?;
+            block.bytes = Vec::new();
+            self.decoder.skip(skipped, more).map_err(compression)?;
         }
-        block.bytes.extend_from_slice(more);
         self.block = Some(block);
         Ok(())
     }
@@ -92,8 +103,14 @@ impl<T: Default> Connection<T> {
         list: &mut FieldList,
         out: &mut Vec<u8>,
     ) -> Result<Found, Fault> {
-        let compression = |_| Fault::new(ErrorCode::COMPRESSION_ERROR, "a header block cannot be decoded");
+        list.set_bounds(self.config.list);
         self.decoder.decode(block, list).map_err(compression)?;
+        self.on_fields(id, ends, out)
+    }
+
+    /// The fields of a header block are in their list.
+    #[inline]
+    fn on_fields(&mut self, id: u32, ends: bool, out: &mut Vec<u8>) -> Result<Found, Fault> {
         let streams_max = self.config.settings.concurrent_streams_max as usize;
         let is_over = self.role == Role::Server && self.streams.len() > streams_max;
         let Some(stream) = self.streams.get_mut(id) else { return Ok(Found::Nothing) };
@@ -126,6 +143,10 @@ impl<T: Default> Connection<T> {
         self.reset(id, ErrorCode::REFUSED_STREAM, out);
         Ok(())
     }
+}
+
+fn compression(_: DecodeError) -> Fault {
+    Fault::new(ErrorCode::COMPRESSION_ERROR, "a header block cannot be decoded")
 }
 
 /// The part of a header block in a HEADERS frame, and the stream that this one depends on.

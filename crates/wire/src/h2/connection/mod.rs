@@ -11,7 +11,7 @@ use super::frame::{self, FrameHead, PREFACE};
 use super::priority::Priority;
 use super::settings::{Settings, WINDOW_INITIAL};
 use super::stream::{Stream, Streams};
-use crate::hpack::{Decoder, FieldList, SIZE_INITIAL};
+use crate::hpack::{Decoder, FieldList, ListBounds, SIZE_INITIAL, SkippedBlock};
 
 /// The side of a connection that we are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +29,8 @@ pub struct Config {
     pub settings: Settings,
     /// Bytes that the peer may send on all streams together before we return some.
     pub connection_window: u32,
-    /// Bytes of a header block as it is on the wire.
-    pub block_bytes_max: u32,
+    /// Bounds of a header block. A larger one is read and not kept.
+    pub list: ListBounds,
 }
 
 /// An HTTP/2 connection: bytes in, events out, and frames appended to the caller's buffer.
@@ -97,6 +97,8 @@ struct Block {
     stream: u32,
     ends: bool,
     bytes: Vec<u8>,
+    /// There if it is too large to be kept.
+    skipped: Option<Box<SkippedBlock>>,
 }
 
 /// An event of a connection.
