@@ -68,13 +68,13 @@ fn check_value(value: &[u8], size: u64) {
                 assert!(range.first <= range.last && range.last < size);
                 assert!((1..=size).contains(&range.length()));
             }
-            check_without_overlaps(&ranges);
+            check_without_overlaps(ranges);
         }
     }
 }
 
-fn check_without_overlaps(ranges: &ByteRanges) {
-    let apart = ranges.without_overlaps();
+fn check_without_overlaps(ranges: ByteRanges) {
+    let apart = ranges.clone().without_overlaps();
     let (before, apart) = (ranges.as_slice(), apart.as_slice());
     let is_inside = |inner: &ByteRange, outer: &ByteRange| outer.first <= inner.first && inner.last <= outer.last;
     for range in before {

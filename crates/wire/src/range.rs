@@ -4,12 +4,18 @@
 //! parts; a Range that is understood but lies outside the representation is unsatisfiable, which is
 //! an answer of its own (416).
 
+use arrayvec::ArrayVec;
+
 use crate::encode::push_decimal;
 use crate::fields::list_elements;
 
-/// Most parts a Range may have. Programs that mend an old file from pieces of the new one (zsync)
-/// ask for some twenty at once; hundreds are an attack (RFC 9110, 17.15).
-pub const RANGES_MAX: usize = 64;
+/// Most parts a Range may have. Programs that mend an old file from pieces of the new one ask for
+/// some twenty (zsync) or 255 (zchunk) at once.
+pub const RANGES_MAX: usize = 256;
+
+/// Most parts that need not lie apart from each other, in the order of their bytes: more are an
+/// attack (RFC 9110, 17.15).
+pub const UNORDERED_RANGES_MAX: usize = 64;
 
 /// One part of a Range as it was requested. Numbers too large for 64 bits count as the largest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +40,9 @@ pub enum RangeSpec {
 }
 
 /// A Range as it was requested: one to [`RANGES_MAX`] parts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct RangeSet {
-    specs: [RangeSpec; RANGES_MAX],
-    count: usize,
+    specs: ArrayVec<RangeSpec, RANGES_MAX>,
 }
 
 /// Bytes of a representation, from the first to the last, both included.
@@ -51,10 +56,9 @@ pub struct ByteRange {
 
 /// The satisfiable parts of a Range in the order of the request: one to [`RANGES_MAX`], possibly
 /// overlapping.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ByteRanges {
-    ranges: [ByteRange; RANGES_MAX],
-    count: usize,
+    ranges: ArrayVec<ByteRange, RANGES_MAX>,
 }
 
 /// No part of a Range lies inside the representation: to be answered 416, with
@@ -65,25 +69,30 @@ pub struct Unsatisfiable;
 
 impl RangeSet {
     /// Reads the value of a Range field; `None` if it is to be ignored: another unit than bytes,
-    /// malformed in any part, or with too many parts.
+    /// malformed in any part, or with too many parts: more than [`RANGES_MAX`], or more than
+    /// [`UNORDERED_RANGES_MAX`] that overlap or do not ascend.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {
         let (unit, list) = value.split_at_checked(b"bytes=".len())?;
         if !unit.eq_ignore_ascii_case(b"bytes=") {
             return None;
         }
-        let mut set = Self { specs: [RangeSpec::Suffix { length: 0 }; RANGES_MAX], count: 0 };
+        let mut specs = ArrayVec::new();
         for element in list_elements(list) {
-            *set.specs.get_mut(set.count)? = RangeSpec::parse(element)?;
-            set.count += 1;
+            specs.try_push(RangeSpec::parse(element)?).ok()?;
         }
-        (set.count > 0).then_some(set)
+        let is_fine = match specs.len() {
+            0 => false,
+            1..=UNORDERED_RANGES_MAX => true,
+            _ => specs.windows(2).all(|pair| pair[0].ends_before(pair[1])),
+        };
+        is_fine.then_some(Self { specs })
     }
 
     /// The parts in the order of the request.
     #[must_use]
     pub fn specs(&self) -> &[RangeSpec] {
-        &self.specs[..self.count]
+        &self.specs
     }
 
     /// Applies the Range to a representation of `size` bytes.
@@ -91,12 +100,8 @@ impl RangeSet {
     /// # Errors
     /// When no part lies inside; a part outside beside one inside is left out.
     pub fn resolve(&self, size: u64) -> Result<ByteRanges, Unsatisfiable> {
-        let mut inside = ByteRanges { ranges: [ByteRange { first: 0, last: 0 }; RANGES_MAX], count: 0 };
-        for range in self.specs().iter().filter_map(|spec| spec.resolve(size)) {
-            inside.ranges[inside.count] = range;
-            inside.count += 1;
-        }
-        if inside.count == 0 { Err(Unsatisfiable) } else { Ok(inside) }
+        let ranges: ArrayVec<_, RANGES_MAX> = self.specs.iter().filter_map(|spec| spec.resolve(size)).collect();
+        if ranges.is_empty() { Err(Unsatisfiable) } else { Ok(ByteRanges { ranges }) }
     }
 }
 
@@ -112,6 +117,14 @@ impl RangeSpec {
                 // unsatisfiable.
                 (first <= last).then_some(Self::Closed { first, last })
             }
+        }
+    }
+
+    /// Whether it ends before another one begins, whatever the size is.
+    fn ends_before(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Closed { last, .. }, Self::Closed { first, .. } | Self::Open { first }) => last < first,
+            _ => false,
         }
     }
 
@@ -131,18 +144,19 @@ impl ByteRanges {
     /// The ranges in the order of the request.
     #[must_use]
     pub fn as_slice(&self) -> &[ByteRange] {
-        &self.ranges[..self.count]
+        &self.ranges
     }
 
     /// Makes ranges that overlap one, in the place of the first of them (RFC 9110, 15.3.7.2), so
     /// that all together are not more than the representation. Ranges that only touch stay apart.
     #[must_use]
-    pub fn without_overlaps(&self) -> Self {
-        let mut by_position = [(0, 0, 0); RANGES_MAX];
-        let by_position = &mut by_position[..self.count];
-        for (place, (entry, range)) in by_position.iter_mut().zip(self.as_slice()).enumerate() {
-            *entry = (range.first, range.last, place);
+    pub fn without_overlaps(mut self) -> Self {
+        if self.ranges.windows(2).all(|pair| pair[0].last < pair[1].first) {
+            return self;
         }
+        let places = self.ranges.iter().enumerate();
+        let mut by_position: ArrayVec<_, RANGES_MAX> =
+            places.map(|(place, range)| (range.first, range.last, place)).collect();
         by_position.sort_unstable();
         let mut count = 0;
         for index in 0..by_position.len() {
@@ -158,11 +172,8 @@ impl ByteRanges {
         }
         let apart = &mut by_position[..count];
         apart.sort_unstable_by_key(|&(_, _, place)| place);
-        let mut result = Self { count, ..*self };
-        for (range, &(first, last, _)) in result.ranges.iter_mut().zip(&*apart) {
-            *range = ByteRange { first, last };
-        }
-        result
+        self.ranges = apart.iter().map(|&(first, last, _)| ByteRange { first, last }).collect();
+        self
     }
 
     /// The range, if it is only one.
@@ -250,9 +261,30 @@ mod tests {
         check("bytes=0-1, 4-5,-1", 10, "bytes 0-1/10, bytes 4-5/10, bytes 9-9/10");
         check("bytes=,0-1,,2-3,", 10, "bytes 0-1/10, bytes 2-3/10");
         check("bytes=0-1,10-", 10, "bytes 0-1/10");
-        let most = format!("bytes=0-0{}", ",1-1".repeat(RANGES_MAX - 1));
-        assert_eq!(RangeSet::parse(most.as_bytes()).map(|set| set.specs().len()), Some(RANGES_MAX));
+        let most = format!("bytes=0-0{}", ",1-1".repeat(UNORDERED_RANGES_MAX - 1));
+        assert_eq!(RangeSet::parse(most.as_bytes()).map(|set| set.specs().len()), Some(UNORDERED_RANGES_MAX));
         check(&format!("{most},2-2"), 10, "ignored");
+    }
+
+    /// zchunk's zckdl asks for 255.
+    #[test]
+    fn many_parts_are_answered_if_they_lie_apart_in_order() {
+        let parts = |count: u64| {
+            let listed: Vec<String> = (0..count).map(|part| format!("{}-{}", 10 * part, 10 * part + 8)).collect();
+            listed.join(",")
+        };
+        let count = |list: &str| {
+            let ranges = RangeSet::parse(format!("bytes={list}").as_bytes())?.resolve(10_000).ok()?;
+            Some(ranges.without_overlaps().as_slice().len())
+        };
+        assert_eq!(count(&parts(256)), Some(256));
+        assert_eq!(count(&format!("{},9000-", parts(255))), Some(256));
+        assert_eq!(count(&parts(257)), None);
+        for other in ["2545-2555", "2548-2548", "0-0", "-5", "9999-,9999-"] {
+            assert_eq!(count(&format!("{},{other}", parts(255))), None, "{other}");
+        }
+        assert_eq!(count(&format!("0-,{}", parts(100))), None);
+        assert_eq!(count(&format!("{},0-0", parts(63))), Some(63), "few may be as they like");
     }
 
     #[test]
