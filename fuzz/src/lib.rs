@@ -14,6 +14,7 @@ mod lines;
 mod listing;
 mod messages;
 mod paths;
+mod proxies;
 mod tls;
 #[path = "../../crates/wire/tests/wire/transcript.rs"]
 mod transcript;
@@ -26,6 +27,7 @@ pub use inputs::{log, sessions};
 pub use listing::listing;
 pub use messages::{chunked, request_reader, response_reader};
 pub use paths::target;
+pub use proxies::{forwarded, proxy_header};
 pub use tls::tls;
 pub use wishes::{checksums, wishes};
 
@@ -33,7 +35,7 @@ pub use wishes::{checksums, wishes};
 pub type Check = fn(&[u8]);
 
 /// All targets by the name of their corpus folder and binary.
-pub const TARGETS: [(&str, Check); 14] = [
+pub const TARGETS: [(&str, Check); 16] = [
     ("request_reader", request_reader),
     ("response_reader", response_reader),
     ("chunked", chunked),
@@ -48,4 +50,6 @@ pub const TARGETS: [(&str, Check); 14] = [
     ("tls", tls),
     ("cache_control", cache_control),
     ("listing", listing),
+    ("proxy_header", proxy_header),
+    ("forwarded", forwarded),
 ];

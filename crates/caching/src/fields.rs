@@ -80,6 +80,11 @@ impl StoredFields {
         self.lines.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
     }
 
+    /// Keeps the lines of the names that are to be kept.
+    pub fn retain(&mut self, is_kept: impl Fn(&str) -> bool) {
+        self.lines.retain(|(name, _)| is_kept(name));
+    }
+
     /// Takes over the fields of a newer response (RFC 9111, 3.2). A field takes the place of the
     /// old one of its name; new ones follow the old.
     ///

@@ -38,6 +38,7 @@
 
 mod age;
 mod cache_status;
+mod clients;
 mod conditional;
 mod conditions;
 mod decision;
@@ -68,6 +69,7 @@ mod version;
 
 pub use age::Times;
 pub use cache_status::{CacheStatus, ForwardReason, Outcome};
+pub use clients::PreviousHop;
 pub use conditional::Validation;
 pub use conditions::is_sent_with_not_modified;
 pub use decision::{Decision, decide};

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use thalweg_sys::DriverChoice;
 use thalweg_tls::{ClientCertificateMode, Selection};
+use thalweg_wire::forwarded::ClientField;
 
 pub use self::forwarding::{
     DiskCacheConfig, Forwarding, MountOrigin, OriginConfig, OriginProtocol, RequestHeaders, S3Config, SetCookie,
@@ -43,6 +44,12 @@ pub struct ServerConfig {
     pub networks: NetworkLists,
     /// The treatment of clients that these do not let in.
     pub denied_clients: DeniedClients,
+    /// The proxies that are believed when they say whose a request, or a connection, is.
+    pub trusted_proxies: Vec<Network>,
+    /// The field in which they say whose a request is, and in which origins are told.
+    pub client_field: ClientField,
+    /// The addresses of `listen` at which each connection begins with a PROXY header.
+    pub proxy_protocol: Vec<ListenAddr>,
     /// The limits of what a client may demand.
     pub limits: Limits,
     /// The rates at which responses leave.
@@ -72,6 +79,9 @@ impl ServerConfig {
             unknown_host: UnknownHost::First,
             networks: NetworkLists::default(),
             denied_clients: DeniedClients::Respond,
+            trusted_proxies: Vec::new(),
+            client_field: ClientField::default(),
+            proxy_protocol: Vec::new(),
             limits: Limits::default(),
             bandwidth: Bandwidth::default(),
             cache: CacheConfig::default(),

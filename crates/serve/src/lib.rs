@@ -47,3 +47,4 @@ pub use telemetry::counters::Totals;
 pub use telemetry::log::ErrorLog;
 pub use telemetry::registry::CertificateState;
 pub use thalweg_tls::ClientCertificateMode;
+pub use thalweg_wire::forwarded::ClientField;

@@ -42,6 +42,7 @@ mod limits;
 #[path = "../tests/server/naive.rs"]
 mod naive;
 mod pipelines;
+mod proxied;
 mod secure;
 mod streams;
 mod tier;
@@ -317,6 +318,8 @@ fn world_of<'w>(
         sites: Sites::open(config).unwrap(),
         challenges: Arc::clone(&challenges),
         limits,
+        proxied_groups: if config.proxy_protocol.is_empty() { Vec::new() } else { vec![0] },
+        client_field: config.client_field,
         slots_max: limits.connections_max,
         cache: &CacheConfig::default(),
         tls: None,

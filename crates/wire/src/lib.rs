@@ -2,9 +2,9 @@
 //!
 //! Owned here for HTTP/1: reading requests ([`RequestReader`]) and replies ([`ResponseReader`]),
 //! writing heads ([`encode`]), the chunked coding ([`chunked`]), dates, ranges, validators, what a
-//! client wants of codings and digests, and the way from a request target to a safe file path.
-//! Lacking on purpose: sockets, files and clocks (a caller that needs a time passes it in), content
-//! codings, HTTP/3, and every policy of a server or a client.
+//! client wants of codings and digests, what proxies say of clients, and the way from a request
+//! target to a safe file path. Lacking on purpose: sockets, files and clocks (a caller that needs a
+//! time passes it in), content codings, HTTP/3, and every policy of a server or a client.
 //!
 //! Two properties shape the code. It stands on the hot path of a load generator and of a file
 //! server, so a head that arrived whole is parsed where it lies, bodies are handed on as slices of
@@ -47,12 +47,14 @@ pub mod date;
 pub mod digest;
 pub mod encode;
 mod fields;
+pub mod forwarded;
 mod framing;
 pub mod h2;
 pub mod hpack;
 mod method;
 mod partial;
 mod progress;
+pub mod proxy_protocol;
 pub mod range;
 mod request;
 mod response;

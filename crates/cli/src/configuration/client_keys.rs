@@ -1,9 +1,9 @@
 //! The keys that the server, sites, mounts and rules have alike: networks of clients, rates of
 //! their requests, redirects and rewrites.
 
-use thalweg_serve::{NetworkLists, RequestLimit, Routing};
+use thalweg_serve::{NetworkLists, RequestLimit, Routing, ServerConfig};
 
-use super::form::{COUNT_32, MAYBE_STATUS, MAYBE_TEXT, NETWORKS, REQUEST_RATE};
+use super::form::{COUNT_32, MAYBE_STATUS, MAYBE_TEXT, NETWORKS, REQUEST_RATE, name};
 use super::visitor::Keys;
 
 pub(super) fn networks<K: Keys>(keys: &mut K, networks: &mut NetworkLists) {
@@ -15,6 +15,23 @@ pub(super) fn networks<K: Keys>(keys: &mut K, networks: &mut NetworkLists) {
         &mut networks.allow,
     );
     keys.value("deny", "Networks of clients to refuse.", &NETWORKS, &mut networks.deny);
+}
+
+pub(super) fn trusted_proxies<K: Keys>(keys: &mut K, server: &mut ServerConfig) {
+    keys.value(
+        "trusted_proxies",
+        "Networks of proxies that are believed when they name the client of a request or of a connection; \"unix\" \
+         means Unix sockets. Limits of requests, networks, logs and redirects are then by that client.",
+        &NETWORKS.like("[\"10.0.0.0/8\", \"unix\"]"),
+        &mut server.trusted_proxies,
+    );
+    keys.value(
+        "client_field",
+        "Field in which they name it, \"X-Forwarded-For\" or \"Forwarded\" (RFC 7239). Origins are told of clients in \
+         the same field; such fields of others are removed.",
+        &name("\"X-Forwarded-For\""),
+        &mut server.client_field,
+    );
 }
 
 pub(super) fn request_limit<K: Keys>(keys: &mut K, limit: &mut RequestLimit) {

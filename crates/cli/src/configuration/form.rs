@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use thalweg_serve::{
-    DeniedClients, EtagSource, Level, ListenAddr, LogFormat, LogTarget, MountOrigin, Network, RequestRate, Symlinks,
+    ClientField, DeniedClients, EtagSource, Level, LogFormat, LogTarget, MountOrigin, Network, RequestRate, Symlinks,
     UnknownHost, VolumeConfig,
 };
 use thalweg_sys::DriverChoice;
@@ -16,7 +16,7 @@ use toml::de::DeValue;
 use toml::{Spanned, Table, Value};
 
 use super::fault::Fault;
-use crate::options::{CpuList, SandboxOption, parse_cpus, parse_listen};
+use crate::options::{CpuList, SandboxOption, parse_cpus};
 
 /// The written form of a type of value.
 pub(super) struct Form<T: 'static> {
@@ -234,17 +234,6 @@ pub(super) const MAYBE_ADDRESS: Form<Option<SocketAddr>> = Form {
     write: |address| address.map(|address| address.to_string().into()),
 };
 
-pub(super) const LISTEN: Form<Vec<ListenAddr>> = Form {
-    example: "[\"0.0.0.0:80\", \"[::]:80\"]",
-    read: |value, folder| {
-        list(value, |value| match parse_listen(text(value)?).map_err(|what| Fault::at(value, what))? {
-            ListenAddr::Unix(path) => Ok(ListenAddr::Unix(folder.join(path))),
-            tcp @ ListenAddr::Tcp(_) => Ok(tcp),
-        })
-    },
-    write: |addresses| Some(addresses.iter().map(ToString::to_string).collect::<Vec<_>>().into()),
-};
-
 /// A list of CPUs; an empty one stands for all.
 pub(super) const CORES: Form<Vec<usize>> = Form {
     example: "\"0,2-3\"",
@@ -418,6 +407,11 @@ impl Named for DeniedClients {
     const NAMES: &'static [(&'static str, Self)] = &[("respond", Self::Respond), ("close", Self::Close)];
 }
 
+impl Named for ClientField {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("X-Forwarded-For", Self::XForwardedFor), ("Forwarded", Self::Forwarded)];
+}
+
 impl Named for Symlinks {
     const NAMES: &'static [(&'static str, Self)] =
         &[("deny", Self::Deny), ("beneath", Self::Beneath), ("owner", Self::OwnerMatch)];
@@ -442,7 +436,7 @@ fn mismatch(value: &Spanned<DeValue<'_>>, wanted: &str) -> Fault {
     Fault::at(value, format!("expected {wanted}, but this is of type {}", value.get_ref().type_str()))
 }
 
-fn text<'v>(value: &'v Spanned<DeValue<'_>>) -> Result<&'v str, Fault> {
+pub(super) fn text<'v>(value: &'v Spanned<DeValue<'_>>) -> Result<&'v str, Fault> {
     value.get_ref().as_str().ok_or_else(|| mismatch(value, "a text in quotes"))
 }
 
@@ -525,7 +519,7 @@ fn rate(value: &Spanned<DeValue<'_>>) -> Result<u64, Fault> {
 }
 
 /// A list, or a single value that stands for a list of one.
-fn list<T>(
+pub(super) fn list<T>(
     value: &Spanned<DeValue<'_>>,
     read: impl Fn(&Spanned<DeValue<'_>>) -> Result<T, Fault>,
 ) -> Result<Vec<T>, Fault> {
@@ -552,9 +546,9 @@ fn gather<T>(values: impl Iterator<Item = Result<T, Fault>>) -> Result<Vec<T>, F
     wrong.map_or(Ok(all), Err)
 }
 
-type Entry<'v, 'i> = (&'v Spanned<std::borrow::Cow<'i, str>>, &'v Spanned<DeValue<'i>>);
+pub(super) type Entry<'v, 'i> = (&'v Spanned<std::borrow::Cow<'i, str>>, &'v Spanned<DeValue<'i>>);
 
-fn entries<'v, 'i>(value: &'v Spanned<DeValue<'i>>) -> Result<impl Iterator<Item = Entry<'v, 'i>>, Fault> {
+pub(super) fn entries<'v, 'i>(value: &'v Spanned<DeValue<'i>>) -> Result<impl Iterator<Item = Entry<'v, 'i>>, Fault> {
     let table = value.get_ref().as_table().ok_or_else(|| mismatch(value, "a table such as { name = \"value\" }"))?;
     Ok(table.iter())
 }

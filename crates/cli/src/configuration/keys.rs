@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 
 use thalweg_serve::{
-    Bandwidth, CacheConfig, Limits, ListingStyle, LogConfig, MountConfig, Rule, SiteConfig, StatusConfig, TlsConfig,
+    Bandwidth, CacheConfig, Limits, ListingStyle, LogConfig, MountConfig, Rule, ServerConfig, SiteConfig, StatusConfig,
+    TlsConfig,
 };
 
-use super::client_keys::{networks, redirect, request_limit, routing};
+use super::client_keys::{networks, redirect, request_limit, routing, trusted_proxies};
 use super::form::{
-    BOOL, CORES, COUNT, COUNT_32, ERROR_PAGES, FILE_NAME, FOLDER, HEAD_SIZE, HEADERS, LISTEN, LOG, MAYBE_BOOL,
-    MAYBE_LOG, MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, MAYBE_TIME, MODE, RATE, RATE_MIN, SIZE, TEXT, TEXTS, TIME,
-    maybe_name, name,
+    BOOL, CORES, COUNT, COUNT_32, ERROR_PAGES, FILE_NAME, FOLDER, HEAD_SIZE, HEADERS, LOG, MAYBE_BOOL, MAYBE_LOG,
+    MAYBE_PATH, MAYBE_TEXT, MAYBE_TEXTS, MAYBE_TIME, MODE, RATE, RATE_MIN, SIZE, TEXT, TEXTS, TIME, maybe_name, name,
 };
+use super::listen_form::{LISTENING, Listening};
 use super::origin_keys::{forwarding, origins};
 use super::settings::{Configuration, UnixSocket};
 use super::status_keys::status;
@@ -20,13 +21,7 @@ use super::visitor::Keys;
 
 pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
     let server = &mut all.server;
-    keys.value(
-        "listen",
-        "Addresses to listen on, each with a port, or unix:PATH for a Unix socket. 0.0.0.0 and [::] mean all \
-         addresses of the host.",
-        &LISTEN,
-        &mut server.listen,
-    );
+    listening(keys, server);
     keys.value(
         "cores",
         "CPUs to serve from, one loop on each, such as \"1\" or \"0,2-3\"; \"all\" means all that this \
@@ -75,6 +70,7 @@ pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
         &name("\"respond\""),
         &mut server.denied_clients,
     );
+    trusted_proxies(keys, server);
     keys.table(
         "unix_socket",
         "Permissions of the Unix sockets that the server creates. Changes take effect at a restart.",
@@ -112,6 +108,22 @@ pub(super) fn configuration<K: Keys>(keys: &mut K, all: &mut Configuration) {
         SiteConfig::default,
         site,
     );
+}
+
+fn listening<K: Keys>(keys: &mut K, server: &mut ServerConfig) {
+    let mut listening = Listening {
+        addresses: std::mem::take(&mut server.listen),
+        with_proxy_protocol: std::mem::take(&mut server.proxy_protocol),
+    };
+    keys.value(
+        "listen",
+        "Addresses to listen on, each with a port, or unix:PATH for a Unix socket. 0.0.0.0 and [::] mean all \
+         addresses of the host. { address = \"0.0.0.0:80\", proxy_protocol = true } takes connections of trusted \
+         proxies that begin with a PROXY header (version 1 or 2), and no others.",
+        &LISTENING,
+        &mut listening,
+    );
+    (server.listen, server.proxy_protocol) = (listening.addresses, listening.with_proxy_protocol);
 }
 
 fn unix_socket<K: Keys>(keys: &mut K, socket: &mut UnixSocket) {
@@ -571,6 +583,6 @@ mod tests {
             assert_eq!(all.server.check(), [], "{example}");
             count += 1;
         }
-        assert_eq!(count, 12);
+        assert_eq!(count, 13);
     }
 }

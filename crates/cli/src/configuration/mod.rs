@@ -9,6 +9,7 @@ mod cluster;
 mod fault;
 mod form;
 mod keys;
+mod listen_form;
 mod origin_keys;
 mod print;
 mod read;

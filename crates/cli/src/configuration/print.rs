@@ -170,9 +170,9 @@ mod tests {
     use std::time::Duration;
 
     use thalweg_serve::{
-        AcmeChallenge, AcmeConfig, ClientCertificateMode, DeniedClients, EtagSource, Level, ListenAddr, ListingStyle,
-        LogFormat, LogTarget, MountConfig, Network, NetworkLists, RequestLimit, Routing, Rule, Settings, SiteConfig,
-        StatusConfig, Symlinks, TlsConfig, UnknownHost,
+        AcmeChallenge, AcmeConfig, ClientCertificateMode, ClientField, DeniedClients, EtagSource, Level, ListenAddr,
+        ListingStyle, LogFormat, LogTarget, MountConfig, Network, NetworkLists, RequestLimit, Routing, Rule, Settings,
+        SiteConfig, StatusConfig, Symlinks, TlsConfig, UnknownHost,
     };
     use thalweg_sys::DriverChoice;
 
@@ -211,6 +211,9 @@ mod tests {
         server.unknown_host = UnknownHost::Refuse;
         server.networks.allow = vec!["192.0.2.0/24".parse().unwrap()];
         server.denied_clients = DeniedClients::Close;
+        server.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap(), "unix".parse().unwrap()];
+        server.client_field = ClientField::Forwarded;
+        server.proxy_protocol = vec![server.listen[1].clone()];
         server.limits.requests_per_client = RequestLimit { rate: Some("10/s".parse().unwrap()), burst: 30 };
         server.limits.head_bytes_max = 8000;
         server.limits.head_time = Duration::from_nanos(1_234_567_891);

@@ -328,6 +328,19 @@ mod tests {
     }
 
     #[test]
+    fn addresses_may_have_proxy_headers() {
+        let text = "listen = [\"[::1]:80\", { address = \"unix:run/a\", proxy_protocol = true }, \
+                    { address = \"[::1]:81\" }]\ntrusted_proxies = \"unix\"\nclient_field = \"Forwarded\"\n";
+        let server = read(text, Path::new("/folder")).unwrap().0.server;
+        let listed: Vec<_> = server.listen.iter().map(ToString::to_string).collect();
+        assert_eq!(listed, ["[::1]:80", "unix:/folder/run/a", "[::1]:81"]);
+        assert_eq!(server.proxy_protocol, server.listen[1..2]);
+        check("listen = [{ proxy_protocol = true }]", &[("{ proxy_protocol = true }", "`address` is missing")]);
+        check("listen = [{ address = \"[::1]:80\", proxy = true }]", &[("true", "known keys are address")]);
+        check("client_field = \"X-Real-IP\"", &[("\"X-Real-IP\"", "Forwarded")]);
+    }
+
+    #[test]
     fn contradictions_have_their_place_too() {
         let text = "listen = [\"[::1]:80\", \"[::1]:80\"]\n[[site]]\nroot = \"/\"\n[[site.mount]]\npath = \"/a\"\nroot = \"/\"\n\
                     [[site]]\n[site.error_pages]\n100 = \"/a\"\n";

@@ -3,9 +3,8 @@
 use thalweg_serve::{AcmeChallenge, AcmeConfig, CertificateFiles, ClientCertificateMode, TlsConfig};
 use thalweg_tls::{Selection, Version};
 
-use super::form::{
-    BOOL, COUNT, LISTEN, MAYBE_DAYS, MAYBE_PATH, MAYBE_TEXT, MAYBE_TIME, Named, PATH, TEXT, TEXTS, name, names,
-};
+use super::form::{BOOL, COUNT, MAYBE_DAYS, MAYBE_PATH, MAYBE_TEXT, MAYBE_TIME, Named, PATH, TEXT, TEXTS, name, names};
+use super::listen_form::LISTEN;
 use super::visitor::Keys;
 
 pub(super) fn tls<K: Keys>(keys: &mut K, tls: &mut TlsConfig) {

@@ -72,6 +72,7 @@ impl ServerConfig {
     pub fn check(&self) -> Vec<ConfigFault> {
         let mut faults = Faults::default();
         check_listen(self, &mut faults);
+        check_proxies(self, &mut faults);
         check_bounds(self, &mut faults);
         for (index, name) in self.status.iter().flat_map(|status| &status.allowed_hosts).enumerate() {
             if let Err(why) = check_host_name(name) {
@@ -155,6 +156,17 @@ fn check_listen(config: &ServerConfig, faults: &mut Faults) {
         {
             faults.add("status.listen", format!("{address} is used to serve files; choose another port"));
         }
+    }
+}
+
+/// Looks at the proxies that are trusted, and where they have to be.
+fn check_proxies(config: &ServerConfig, faults: &mut Faults) {
+    if let (Some(address), true) = (config.proxy_protocol.first(), config.trusted_proxies.is_empty()) {
+        let what = format!(
+            "connections at {address} begin with a PROXY header (proxy_protocol), which is taken from trusted proxies \
+             only; list their networks here, since anybody else could name any client"
+        );
+        faults.add("trusted_proxies", what);
     }
 }
 

@@ -8,6 +8,7 @@ mod forwarding_faults;
 pub(crate) mod host;
 pub(crate) mod networks;
 pub(crate) mod places;
+pub(crate) mod proxies;
 pub(crate) mod routing;
 pub(crate) mod rules;
 pub(crate) mod site;

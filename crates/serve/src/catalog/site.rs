@@ -18,6 +18,7 @@ use crate::catalog::error::CatalogError;
 use crate::catalog::forwarding::ForwardingMounts;
 use crate::catalog::host::{host_key, without_port};
 use crate::catalog::networks::NetworkAccess;
+use crate::catalog::proxies::TrustedProxies;
 use crate::catalog::routing::Routings;
 use crate::catalog::rules::{Rules, relative};
 use crate::config::{MountConfig, Rule, ServerConfig, Settings, SiteConfig, UnknownHost};
@@ -47,6 +48,8 @@ pub(crate) struct Sites {
     pub(crate) routings: Option<Routings>,
     /// There if any client is not let in.
     pub(crate) networks: Option<NetworkAccess>,
+    /// There if any proxy is trusted.
+    pub(crate) proxies: Option<Arc<TrustedProxies>>,
     /// There if origins answer for any mount.
     pub(crate) forwarding: Option<ForwardingMounts>,
 }
@@ -91,8 +94,9 @@ impl Sites {
         let topmost = sites.first().and_then(|site| site.mounts.last()).map_or(0, |mount| mount.number);
         let access = ClientAccess::of(config);
         let (routings, networks) = (Routings::compile(&config.sites)?, NetworkAccess::of(config));
+        let proxies = TrustedProxies::of(config);
         let (unknown_host, forwarding) = (config.unknown_host, ForwardingMounts::of(config));
-        Ok(Self { sites, hosts, unknown_host, by_host, topmost, access, routings, networks, forwarding })
+        Ok(Self { sites, hosts, unknown_host, by_host, topmost, access, routings, networks, proxies, forwarding })
     }
 
     /// The site that a request is for. `None` if its host is none of a site, and is refused.

@@ -108,6 +108,11 @@ impl NetworkLists {
 }
 
 impl Network {
+    /// Whether a client at an address is in it; `None` is one on a Unix socket.
+    pub(crate) fn contains(&self, client: Option<IpAddr>) -> bool {
+        self.prefix_bits_of(client.map(|address| address.to_canonical())).is_some()
+    }
+
     /// The length of the prefix, if a client is in the network.
     fn prefix_bits_of(&self, client: Option<IpAddr>) -> Option<u8> {
         match (self, client) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use thalweg_caching::StoredFields;
+use thalweg_caching::{PreviousHop, StoredFields};
 use thalweg_sys::SocketId;
 use thalweg_tier::{Ask, Key, PEER_FIELD};
 use thalweg_wire::{Fields, Method, RequestHead};
@@ -174,16 +174,21 @@ impl Forwarder {
         &mut self,
         request: &RequestHead<'_>,
         mount: &ForwardingMount,
+        hop: Option<PreviousHop>,
         (socket, stream): (SocketId, u32),
     ) {
         let content = self.content.take();
+        let mut fields = StoredFields::end_to_end(&request.fields, &NOT_FORWARDED);
+        if let Some(hop) = hop {
+            hop.name_client(&mut fields);
+        }
         let ask = Ask {
             mount: mount.index,
             method: request.method.name().into(),
             target: String::from_utf8_lossy(self.target()).into(),
             authority: request.host().unwrap_or_default().to_ascii_lowercase().into(),
             version: request.version,
-            fields: StoredFields::end_to_end(&request.fields, &NOT_FORWARDED),
+            fields,
             content: content.map_or_else(Bytes::new, Bytes::from_owner),
         };
         let (inbox, generation) = (Arc::clone(&self.inbox), self.tier.generation());

@@ -6,6 +6,7 @@
 //! files, sockets, rates, accounting.
 
 pub(crate) mod challenges;
+pub(crate) mod clients;
 pub(crate) mod forwarder;
 pub(crate) mod gate;
 pub(crate) mod h1;

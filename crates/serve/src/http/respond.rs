@@ -26,6 +26,7 @@ use crate::content::policy::ResponsePolicy;
 use crate::content::refusal::Refusal;
 use crate::date_cache::DateCache;
 use crate::http::challenges::HttpChallenges;
+use crate::http::clients::Clients;
 use crate::http::forwarder::Forwarder;
 use crate::http::gate::{Gate, RefusedRequests};
 use crate::http::multipart::{Boundaries, Multipart};
@@ -44,6 +45,8 @@ pub(crate) struct Responder {
     pub(crate) forwarder: Option<Box<Forwarder>>,
     /// There if clients are limited by network or by requests.
     pub(crate) gate: Option<Box<Gate>>,
+    /// There if proxies are trusted, or origins are told of clients.
+    pub(crate) clients: Option<Box<Clients>>,
     /// Requests that the gates have refused.
     pub(crate) refused: RefusedRequests,
     /// The responses to a certification authority, for whatever host and mount.
@@ -154,6 +157,7 @@ impl Responder {
             date_cache,
             forwarder: None,
             gate: None,
+            clients: None,
             refused: RefusedRequests::default(),
             challenges,
             boundaries: Boundaries::new(),
@@ -180,6 +184,7 @@ impl Responder {
         }
         match tls_port {
             None => self.respond(request, outcomes, context, out),
+            Some(_) if self.is_secure_at_proxy(request, context) => self.respond(request, outcomes, context, out),
             Some(port) => Answer::Encoded(self.redirect_to_tls(request, (port, outcomes), context, out)),
         }
     }
@@ -403,6 +408,13 @@ impl Responder {
         let site = self.origin.namespace().of_request(request)?;
         self.find_name(site, path).ok()?;
         Some(self.policy(site)).filter(|policy| policy.preflight.is_some())
+    }
+
+    /// Whether the client of a request speaks TLS with a proxy that is trusted, so that a redirect
+    /// to TLS would lead back here.
+    #[cold]
+    fn is_secure_at_proxy(&self, request: &RequestHead<'_>, context: RequestContext) -> bool {
+        self.clients.as_ref().is_some_and(|clients| clients.is_secure(context.waiter, request.fields))
     }
 
     /// A redirect to the same place over TLS, at this port. A method other than GET and HEAD is

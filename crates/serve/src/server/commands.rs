@@ -21,7 +21,7 @@ use crate::telemetry::registry::Registry;
 /// A command to a loop.
 pub(crate) enum LoopCommand {
     /// Serve by this configuration from the next request on, and say how that went.
-    Configure(ConfigUpdate, SyncSender<Result<(), StartError>>),
+    Configure(Box<ConfigUpdate>, SyncSender<Result<(), StartError>>),
     /// Accept from this socket of a group, too. Without one it comes by the loop's channel.
     Listen(u32, Option<OwnedFd>),
     /// Accept from the sockets of this group no more: first connections that wait are accepted,
@@ -46,6 +46,8 @@ pub(crate) struct ConfigUpdate {
     pub(crate) config: Arc<ServerConfig>,
     /// TLS, if any listener speaks it.
     pub(crate) tls: Option<TlsSetup>,
+    /// The groups whose listeners begin with a PROXY header.
+    pub(crate) proxied_groups: Vec<u32>,
     /// The cache tier, if origins answer for any mount.
     pub(crate) tier: Option<Arc<dyn CacheTier>>,
     pub(crate) limits: Arc<SharedRateLimits>,

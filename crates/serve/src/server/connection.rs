@@ -175,6 +175,16 @@ impl Connection {
         self.follow_input(driver, shared, taken)
     }
 
+    /// Bytes have come in behind a PROXY header.
+    #[cold]
+    pub(crate) fn on_first_input<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared, input: &[u8]) -> Fate {
+        if self.transport.tls().is_some() {
+            return self.on_handshake_input(driver, shared, Some(input));
+        }
+        let taken = self.take_input(shared, driver.now(), input);
+        self.follow_input(driver, shared, taken)
+    }
+
     /// Takes input, of which nothing is left behind. The session's next step, with its activity
     /// before, or the connection's.
     #[inline]

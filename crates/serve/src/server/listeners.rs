@@ -22,7 +22,7 @@ use thalweg_sys::PeerAddr;
 use thalweg_sys::socket::{self, SocketFile};
 
 use super::failure::StartError;
-use crate::config::ListenAddr;
+use crate::config::{ListenAddr, ServerConfig};
 
 /// All sockets on which a server listens.
 #[derive(Debug, Default)]
@@ -332,6 +332,12 @@ impl Change {
 }
 
 impl LoopGroup {
+    /// The numbers of the groups whose connections begin with a PROXY header.
+    pub(crate) fn proxied(groups: &[Self], config: &ServerConfig) -> Vec<u32> {
+        let proxied = groups.iter().filter(|group| config.proxy_protocol.contains(&group.asked));
+        proxied.map(|group| group.number).collect()
+    }
+
     fn of(entry: &Entry) -> Self {
         Self { number: entry.id, asked: entry.group.asked.clone(), at: entry.at.clone() }
     }

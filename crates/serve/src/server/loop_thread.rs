@@ -41,6 +41,8 @@ const BLOCKING_THREADS_MAX: usize = 4;
 pub(super) struct SharedParts {
     pub(super) config: Arc<ServerConfig>,
     pub(super) tls: Option<TlsSetup>,
+    /// The groups whose listeners begin with a PROXY header.
+    pub(super) proxied_groups: Vec<u32>,
     /// The cache tier, if origins answer for any mount.
     pub(super) tier: Option<Arc<dyn CacheTier>>,
     /// All CPUs that this process may use, for threads that do not belong to a loop.
@@ -147,15 +149,19 @@ impl LoopThread {
         };
         let shared = &*self.shared;
         let waker = shared.control.wakers[self.loop_index].clone();
-        let accounting = self
-            .record_queue
-            .take()
-            .map(|queue| Accounting::new(self.loop_index, queue, Arc::clone(&shared.registry), &shared.config));
+        let accounting = self.record_queue.take().map(|queue| {
+            let registry = Arc::clone(&shared.registry);
+            let mut accounting = Accounting::new(self.loop_index, queue, registry, &shared.config);
+            accounting.clients().trust(sites.proxies.clone());
+            accounting
+        });
         let setup = Setup {
             shared_limits: Arc::clone(&shared.rate_limits),
             sites,
             limits: &shared.config.limits,
             tls: shared.tls.clone().zip(shared.config.tls.as_ref()),
+            proxied_groups: shared.proxied_groups.clone(),
+            client_field: shared.config.client_field,
             slots_max: self.slots_max(),
             cache: &shared.config.cache,
             blocking: BlockingPool::new(waker, BLOCKING_THREADS_MAX, shared.cpus.clone()),

@@ -13,6 +13,7 @@
 //! A loop command is a variant of [`LoopCommand`](commands::LoopCommand), left in a loop's queue
 //! from any thread and run by `service`.
 
+mod announcements;
 pub(crate) mod commands;
 pub(crate) mod connection;
 mod control;

@@ -11,7 +11,7 @@ use thalweg_sys::Instant;
 
 use super::commands::{ConfigUpdate, LoopCommand, send_listener};
 use super::failure::StartError;
-use super::listeners::Change;
+use super::listeners::{Change, LoopGroup};
 use super::loop_tls::TlsSetup;
 use super::running::{ANSWER_TIME, Running, ensure_servable, ensure_tier};
 use super::tls::ServerTls;
@@ -59,7 +59,8 @@ impl Running {
         }
         let groups = change.groups_of_loops(&self.control.listeners());
         let tls_setup = tls.as_ref().zip(config.tls.as_ref()).map(|(tls, config)| tls.setup(config, &groups));
-        self.configure_loops(config, tls_setup.as_ref(), tier.as_ref())?;
+        let proxied_groups = LoopGroup::proxied(&groups, config);
+        self.configure_loops(config, (tls_setup.as_ref(), &proxied_groups), tier.as_ref())?;
         self.exchange_listeners(config, &mut change, new_status);
         self.control.listeners().apply(change);
         self.addresses = self.control.listeners().addresses();
@@ -77,7 +78,7 @@ impl Running {
     fn configure_loops(
         &self,
         config: &Arc<ServerConfig>,
-        tls: Option<&TlsSetup>,
+        (tls, proxied_groups): (Option<&TlsSetup>, &[u32]),
         tier: Option<&Arc<dyn CacheTier>>,
     ) -> Result<(), StartError> {
         let (done, answers) = mpsc::sync_channel(self.loops());
@@ -86,12 +87,13 @@ impl Running {
             let update = ConfigUpdate {
                 config: Arc::clone(config),
                 tls: tls.cloned(),
+                proxied_groups: proxied_groups.to_vec(),
                 tier: tier.filter(|_| config.forwards()).cloned(),
                 limits: Arc::clone(&limits),
                 record_queue: accounting::is_wanted(config).then(|| self.logs.record_queue()),
                 registry: Arc::clone(&self.registry),
             };
-            command_queue.leave([LoopCommand::Configure(update, done.clone())], waker);
+            command_queue.leave([LoopCommand::Configure(Box::new(update), done.clone())], waker);
         }
         drop(done);
         for _ in 0..self.loops() {

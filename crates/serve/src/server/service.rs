@@ -3,6 +3,7 @@
 
 mod accepting;
 mod admission;
+mod announcing;
 mod configure;
 mod forwarding;
 mod handshakes;
@@ -13,6 +14,7 @@ use thalweg_reactor::{App, BufferPool, LoopControl, Wheel};
 use thalweg_sys::driver::Listen;
 use thalweg_sys::handover::Channel;
 use thalweg_sys::{Completion, Driver, FileChanged, Instant, SocketId};
+use thalweg_wire::forwarded::ClientField;
 
 use crate::catalog::site::Sites;
 use crate::config::{CacheConfig, Level, Limits, TlsConfig};
@@ -25,11 +27,13 @@ use crate::content::local::watch::Subscription;
 use crate::content::tier::{CacheTier, Inbox};
 use crate::date_cache::{DateCache, SecondsAt};
 use crate::http::challenges::HttpChallenges;
+use crate::http::clients::Clients;
 use crate::http::forwarder::Forwarder;
 use crate::http::gate::Gate;
 use crate::http::respond::{JobResult, Responder};
 use crate::http::services::Scratch;
 use crate::listing::Listings;
+use crate::server::announcements::Announcements;
 use crate::server::commands::{CommandQueue, LoopCommand, take_listener};
 use crate::server::connection::{Connection, Fate, Shared, Times};
 use crate::server::loop_tls::{self, LoopTls, TlsSetup};
@@ -37,6 +41,7 @@ use crate::server::shutdown::ShutdownDeadline;
 use crate::session::Ready;
 use crate::shaping::admission::AdmissionQueue;
 use crate::shaping::eviction::{self, Evictor};
+use crate::shaping::requests::RequestLimits;
 use crate::shaping::shaper::{Shaper, SharedRateLimits};
 use crate::telemetry::accounting::Accounting;
 use crate::telemetry::counters::{Published, Totals};
@@ -73,6 +78,8 @@ pub(crate) struct Service {
     open: usize,
     /// TLS, if any listener speaks it.
     tls: Option<Box<LoopTls>>,
+    /// PROXY headers.
+    announcements: Announcements,
     /// The connections without a slot.
     admission_queue: AdmissionQueue<Box<Payload>>,
     /// Connection slots of all loops; 0 is any number.
@@ -99,6 +106,10 @@ pub(crate) struct Setup<'c> {
     pub(crate) limits: &'c Limits,
     /// TLS and its settings, if any listener speaks it.
     pub(crate) tls: Option<(TlsSetup, &'c TlsConfig)>,
+    /// The groups whose listeners begin with a PROXY header.
+    pub(crate) proxied_groups: Vec<u32>,
+    /// The field in which origins are told of clients.
+    pub(crate) client_field: ClientField,
     /// Number of connection slots on all loops; 0 is any number. It never changes.
     pub(crate) slots_max: usize,
     pub(crate) cache: &'c CacheConfig,
@@ -135,6 +146,16 @@ struct Slot {
     armed: bool,
 }
 
+/// Has a responder limit clients by the networks of its sites and by these limits, and know them
+/// where that is needed.
+fn open_gate(responder: &mut Responder, limits: Option<Arc<RequestLimits>>, field: ClientField) {
+    let sites = responder.origin.namespace();
+    let proxies = sites.proxies.as_ref();
+    let needs_clients = proxies.is_some() || responder.forwarder.is_some();
+    responder.clients = needs_clients.then(|| Box::new(Clients::new(proxies.cloned(), field)));
+    responder.gate = Gate::of(sites.networks.as_ref(), proxies, limits);
+}
+
 /// A responder's end of a tier.
 fn forwarder_of(
     responder: &Responder,
@@ -153,11 +174,10 @@ impl Service {
         let subscription = setup.subscription.clone().filter(|_| setup.cache.watch);
         let origin = LocalOrigin::new(Arc::new(setup.sites), setup.cache, subscription);
         let listings = Listings::new(Arc::clone(origin.namespace()), setup.cache, Arc::clone(&setup.inbox));
-        let gate = Gate::of(origin.namespace().networks.as_ref(), setup.shared_limits.requests().cloned());
         let date_cache = DateCache::new(setup.seconds_at, now);
         let mut responder = Responder::new(origin, listings, date_cache, setup.challenges);
-        responder.gate = gate;
         responder.forwarder = setup.tier.map(|tier| forwarder_of(&responder, tier, &setup.inbox, setup.cache));
+        open_gate(&mut responder, setup.shared_limits.requests().cloned(), setup.client_field);
         Self {
             look_ns: loop_tls::look_ns(&times, setup.tls.as_ref().map(|(_, config)| *config)),
             shared: Shared {
@@ -190,6 +210,7 @@ impl Service {
             slots: Vec::new(),
             open: 0,
             tls: setup.tls.map(|(setup, config)| Box::new(LoopTls::new(setup, config))),
+            announcements: Announcements::new(setup.proxied_groups),
             admission_queue: AdmissionQueue::default(),
             slots_max: setup.slots_max,
             evictor: Evictor::default(),
@@ -211,11 +232,13 @@ impl Service {
         let responder = &mut self.shared.responder;
         responder.origin = LocalOrigin::new(Arc::new(Sites::open(config).unwrap()), &config.cache, None);
         responder.forwarder = Some(forwarder_of(responder, tier, &self.inbox, &config.cache));
+        open_gate(responder, None, config.client_field);
     }
 
     /// Writes down what is done from now on.
     #[cfg(test)]
-    pub(crate) fn set_accounting(&mut self, accounting: Accounting) {
+    pub(crate) fn set_accounting(&mut self, mut accounting: Accounting) {
+        accounting.clients().trust(self.shared.responder.origin.namespace().proxies.clone());
         self.shared.accounting = Some(accounting);
     }
 
@@ -251,6 +274,7 @@ impl Service {
     /// Serves the connections that come in at a listener of its driver.
     pub(crate) fn add_listener(&mut self, group: u32, listener: SocketId) {
         self.listeners.push((group, listener));
+        self.announcements.add_listener(group, listener);
         if let Some(tls) = &mut self.tls {
             tls.add_listener(group, listener);
         }
@@ -262,7 +286,7 @@ impl Service {
         for order in commands[self.loop_index].take() {
             // The sender of a command may have stopped waiting for its result.
             match order {
-                LoopCommand::Configure(update, done) => drop(done.send(self.configure(driver, update))),
+                LoopCommand::Configure(update, done) => drop(done.send(self.configure(driver, *update))),
                 LoopCommand::Listen(group, socket) => {
                     let socket = socket.or_else(|| self.channel.as_ref().and_then(take_listener));
                     // Without a free socket entry this loop does not accept from it; the other
@@ -316,7 +340,9 @@ impl Service {
         socket: SocketId,
         react: impl FnOnce(&mut Connection, &mut D, &mut Shared) -> Fate,
     ) {
-        let connection = self.slots[socket.index()].connection.as_mut().expect("each open socket has a connection");
+        let Some(connection) = self.slots[socket.index()].connection.as_mut() else {
+            return self.on_announcement(driver, socket);
+        };
         debug_assert_eq!(connection.socket(), socket);
         let mut fate = react(connection, driver, &mut self.shared);
         if connection.transport.tls().is_some() {
@@ -378,7 +404,9 @@ impl Service {
     }
 
     fn forget(&mut self, socket: SocketId, now: Instant) {
-        let Some(mut connection) = self.slots[socket.index()].connection.take() else { return };
+        let Some(mut connection) = self.slots[socket.index()].connection.take() else {
+            return self.forget_announcement(socket);
+        };
         self.open -= 1;
         if connection.is_in_handshake() {
             self.shared.handshakes -= 1;
@@ -419,6 +447,7 @@ impl Service {
             let slot = &mut self.slots[index as usize];
             let Some(connection) = &mut slot.connection else {
                 slot.armed = false;
+                self.slots[index as usize].armed = self.look_at_announcement(driver, index as usize, now);
                 continue;
             };
             let socket = connection.socket();
@@ -488,6 +517,7 @@ impl<D: Driver> App<D> for Service {
             Completion::Received { socket } => self.react(driver, socket, Connection::on_received),
             Completion::Sent { socket } => self.react(driver, socket, Connection::on_sent),
             Completion::Accepted { listener, socket } => self.on_accepted(driver, listener, socket),
+            Completion::Ended { socket } if self.announcements.arriving(socket).is_some() => self.close(driver, socket),
             Completion::Ended { socket } => self.react(driver, socket, Connection::on_ended),
             Completion::Failed { socket, error } => match FileChanged::cause_of(&error) {
                 Some(change) => self.cut_off(driver, socket, change),
@@ -531,7 +561,7 @@ impl<D: Driver> App<D> for Service {
             self.begin_to_drain(driver);
         }
         if shutdown.is_some_and(|at| at <= now) {
-            for socket in self.sockets_where(|_| true) {
+            for socket in self.sockets_where(|_| true).into_iter().chain(self.announcements.sockets()) {
                 self.close(driver, socket);
             }
             self.pause_retiring(driver);

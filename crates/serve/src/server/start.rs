@@ -12,7 +12,7 @@ use super::commands::CommandQueue;
 use super::control::Control;
 use super::failure::StartError;
 use super::layout::Layout;
-use super::listeners::{Listeners, Shares};
+use super::listeners::{Listeners, LoopGroup, Shares};
 use super::loop_thread::{LoopThread, SharedParts};
 use super::running::{Running, ensure_servable, ensure_tier, unix_second};
 use super::shutdown::ShutdownDeadline;
@@ -152,11 +152,13 @@ fn outlets_of_watcher(
 
 /// Starts the threads and waits until each accepts connections.
 fn start_loops(running: &mut Running, layout: &Layout, mut shares: Shares) -> Result<(), StartError> {
+    let groups = running.control.listeners().groups_of_loops();
     let tls = running.tls.as_ref().zip(running.config.tls.as_ref());
-    let tls = tls.map(|(tls, config)| tls.setup(config, &running.control.listeners().groups_of_loops()));
+    let tls = tls.map(|(tls, config)| tls.setup(config, &groups));
     let shared = Arc::new(SharedParts {
         config: Arc::clone(&running.config),
         tls,
+        proxied_groups: LoopGroup::proxied(&groups, &running.config),
         tier: running.tier.clone(),
         cpus: affinity::allowed_cpus().map_err(StartError::Loop)?,
         connections_max: layout.connections_max,

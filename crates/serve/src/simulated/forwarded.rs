@@ -185,7 +185,7 @@ fn what_is_forwarded_has_the_fields_of_the_request_and_its_target() {
     let responses = responses(&tier, &[request]);
     assert_eq!(responses[0].status, 200);
     let fields: Vec<_> = tier.last_fields().lines().map(|(name, _)| name.to_owned()).collect();
-    assert_eq!(fields, ["Accept"]);
+    assert_eq!(fields, ["Accept", "X-Forwarded-For"]);
 }
 
 #[test]

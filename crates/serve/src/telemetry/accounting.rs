@@ -10,7 +10,6 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use thalweg_sys::{Instant, SocketId};
@@ -18,6 +17,7 @@ use thalweg_tls::Version;
 use thalweg_wire::RequestHead;
 
 use crate::config::ServerConfig;
+use crate::http::clients::Clients;
 use crate::http::response::{Delivery, ResponseBytes, Summary};
 use crate::telemetry::log::RecordQueue;
 use crate::telemetry::record::{End, Record, Request, client_of};
@@ -36,8 +36,7 @@ pub(crate) struct Accounting {
     /// Whether the access log is written, which names clients and request fields; statistics do
     /// without them.
     with_fields: bool,
-    /// The client's address, at the index of its connection.
-    clients: Vec<Ipv6Addr>,
+    clients: Clients,
     /// Of all mounts that there were.
     accounts: Vec<Account>,
     /// The index of the account of each mount of the configuration, in its order.
@@ -171,7 +170,7 @@ impl Accounting {
             published: LoopFigures::default(),
             record_queue,
             with_fields: false,
-            clients: Vec::new(),
+            clients: Clients::default(),
             accounts: Vec::new(),
             account_of_mount: Vec::new(),
             spare: Vec::new(),
@@ -208,13 +207,9 @@ impl Accounting {
         self.with_fields
     }
 
-    /// Sets the client of a connection that was accepted.
-    pub(crate) fn set_client(&mut self, socket: SocketId, address: Option<IpAddr>) {
-        let index = socket.index();
-        if index >= self.clients.len() {
-            self.clients.resize(index + 1, Ipv6Addr::UNSPECIFIED);
-        }
-        self.clients[index] = client_of(address);
+    /// The clients of connections.
+    pub(crate) fn clients(&mut self) -> &mut Clients {
+        &mut self.clients
     }
 
     /// Records a response that is about to be sent, behind those of the same send that were
@@ -257,7 +252,7 @@ impl Accounting {
         let AnsweredRequest { socket, stream, request, summary, tls, certificate, now, second } = *answered;
         let account = self.account_of_mount.get(usize::from(summary.mount)).copied().unwrap_or(0);
         let record = Record {
-            client: self.clients.get(socket.index()).copied().unwrap_or(Ipv6Addr::UNSPECIFIED),
+            client: client_of(self.clients.address(socket, request)),
             second,
             request: request.map(|head| Request::of(head, self.with_fields)),
             tls,

@@ -169,6 +169,8 @@ fn bounds_that_nobody_could_live_with() {
     check(|config| config.limits.idle_time = Duration::ZERO, &[("limits.idle_time", "above zero")]);
     check(|config| config.cache.small_file_bytes_max = 1 << 30, &[("cache.small_file_bytes_max", "bytes_max")]);
     check(|config| config.listen.push(config.listen[0].clone()), &[("listen.1", "twice")]);
+    let proxied = |config: &mut ServerConfig| config.proxy_protocol = config.listen.clone();
+    check(proxied, &[("trusted_proxies", "PROXY header")]);
 }
 
 #[test]

@@ -62,7 +62,7 @@ impl Responder {
         let sites = self.origin.namespace();
         let place = site.map(|site| (site, sites.mount_number_in(site, &self.name)));
         let is_first = outcomes.are_none() && self.forwarder.as_ref().is_none_or(|forwarder| !forwarder.has_answer());
-        let passed = gate.pass(context.waiter, sites.networks.as_ref(), place, is_first, context.now);
+        let passed = gate.pass((context.waiter, request.fields), sites.networks.as_ref(), place, is_first, context.now);
         let denial = match passed.err()? {
             Closed::Network => {
                 self.refused.denied += 1;

@@ -114,7 +114,7 @@ impl Responder {
         context: RequestContext,
         out: &mut impl Encoder,
     ) -> Option<Answer> {
-        let Self { origin, forwarder, date_cache, boundaries, name, .. } = self;
+        let Self { origin, forwarder, clients, date_cache, boundaries, name, .. } = self;
         let (sites, forwarder) = (origin.namespace(), forwarder.as_deref_mut()?);
         let number = sites.mount_number(at.site, name);
         let Some(mount) = sites.forwarding.as_ref().and_then(|mounts| mounts.get(number)) else {
@@ -145,7 +145,8 @@ impl Responder {
             }
             // Only the origin can tell that a condition fails: it may have a newer version.
             Some(Err(Unmet::Condition)) | None => {
-                forwarder.ask(request, mount, (context.waiter, context.stream));
+                let hop = clients.as_ref().map(|clients| clients.previous_hop(context.waiter));
+                forwarder.ask(request, mount, hop, (context.waiter, context.stream));
                 Some(Answer::Pending)
             }
         }

@@ -28,17 +28,34 @@ impl Connection {
             }
             Stage::Open | Stage::Arriving => {}
         }
+        self.on_handshake_input(driver, shared, None)
+    }
+
+    /// Decrypts input, which has just been received unless it came with a PROXY header. That of a
+    /// handshake may have to wait.
+    #[inline]
+    pub(super) fn on_handshake_input<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        shared: &mut Shared,
+        announced: Option<&[u8]>,
+    ) -> Fate {
         if self.is_in_handshake() && !shared.handshake_budget.take() {
-            return self.wait_for_handshake_budget(driver, shared);
+            return self.wait_for_handshake_budget(driver, shared, announced);
         }
-        self.decrypt(driver, shared, None)
+        self.decrypt(driver, shared, announced)
     }
 
     /// Keeps input of the handshake for a later iteration, and takes no more until then.
     #[cold]
-    fn wait_for_handshake_budget<D: Driver>(&mut self, driver: &mut D, shared: &mut Shared) -> Fate {
+    fn wait_for_handshake_budget<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        shared: &mut Shared,
+        announced: Option<&[u8]>,
+    ) -> Fate {
         let socket = self.socket();
-        if self.transport.tls().is_some_and(|tls| tls.keep(driver.received())) {
+        if self.transport.tls().is_some_and(|tls| tls.keep(announced.unwrap_or_else(|| driver.received()))) {
             shared.handshake_budget.wait(socket);
             self.pause(driver);
         }

@@ -6,6 +6,7 @@ use std::mem;
 use thalweg_sys::{Driver, Instant, SocketId};
 
 use super::{Service, Slot};
+use crate::http::clients::Remote;
 use crate::server::connection::{Connection, Fate};
 use crate::shaping::admission::{ADMITTED_PER_ITERATION, Admission};
 use crate::shaping::eviction::{EvictionCandidate, EvictionRank};
@@ -16,7 +17,17 @@ const EVICTION_TRIES: usize = 16;
 
 impl Service {
     pub(super) fn on_accepted<D: Driver>(&mut self, driver: &mut D, listener: SocketId, socket: SocketId) {
-        if self.shared.responder.gate.is_some() && !self.is_let_in(driver, socket) {
+        if self.announcements.are_at(listener) {
+            return self.await_announcement(driver, listener, socket);
+        }
+        self.enter(driver, listener, socket);
+    }
+
+    /// Lets a connection in whose other end is known.
+    pub(super) fn enter<D: Driver>(&mut self, driver: &mut D, listener: SocketId, socket: SocketId) {
+        // Before the first response, which may be a refusal.
+        let remote = if self.wants_remotes() { self.introduce(driver, socket) } else { Remote::default() };
+        if self.is_closed_to(remote) {
             self.shared.totals.denied += 1;
             return driver.close(socket);
         }
@@ -32,16 +43,12 @@ impl Service {
         if self.slots_max > 0 && 2 * self.open > self.slots_max / self.published.len() {
             self.admission_queue.begin_checks(now);
         }
-        let entered = self.enter_client(driver, socket, now);
+        let entered = self.enter_client(remote, now);
         if entered.is_none() && !self.admission_queue.may_refuse() {
             self.open -= 1;
             self.shared.totals.refused += 1;
             self.shared.handshakes -= usize::from(transport.negotiated().is_none());
             return driver.close(socket);
-        }
-        // Before the first response, which may be a refusal.
-        if let Some(accounting) = self.shared.accounting.as_mut().filter(|accounting| accounting.wants_clients()) {
-            accounting.set_client(socket, driver.peer_addr(socket).ok().map(|peer| peer.ip()));
         }
         let slot = &mut self.slots[index];
         if !slot.armed {
@@ -67,32 +74,19 @@ impl Service {
         }
     }
 
-    /// Sets the client of a connection at the gate. Whether its connection is not closed at once.
-    #[cold]
-    fn is_let_in<D: Driver>(&mut self, driver: &mut D, socket: SocketId) -> bool {
-        // A Unix socket's peer has no address, and one that has gone already makes no request.
-        let address = driver.peer_addr(socket).ok().map(|peer| peer.ip());
-        let responder = &mut self.shared.responder;
-        if let Some(gate) = &mut responder.gate {
-            gate.set_client(socket, address);
-        }
-        responder.origin.namespace().networks.as_ref().is_none_or(|networks| !networks.closes(address))
+    /// Whether connections of a client are closed at once. Those of a proxy are for its clients.
+    fn is_closed_to(&self, remote: Remote) -> bool {
+        let networks = self.shared.responder.origin.namespace().networks.as_ref().filter(|_| !remote.is_proxy);
+        networks.is_some_and(|networks| networks.closes(remote.address))
     }
 
     /// Whether the limits by client let in a connection that was just accepted, and what they need.
     #[inline]
     #[expect(clippy::option_option, reason = "refused, let in without limits, let in with them")]
-    fn enter_client<D: Driver>(
-        &mut self,
-        driver: &mut D,
-        socket: SocketId,
-        now: Instant,
-    ) -> Option<Option<Box<ShapingState>>> {
+    fn enter_client(&mut self, remote: Remote, now: Instant) -> Option<Option<Box<ShapingState>>> {
         let Some(shaper) = &mut self.shared.shaper else { return Some(None) };
-        let knows_clients = shaper.shared().knows_clients();
-        // A Unix socket's peer has no address, and one that has gone already needs none.
-        let address = knows_clients.then(|| driver.peer_addr(socket).ok()).flatten();
-        shaper.enter(address.map(|address| address.ip()), now).ok().map(Some)
+        let address = remote.of_connection().filter(|_| shaper.shared().knows_clients());
+        shaper.enter(address, now).ok().map(Some)
     }
 
     /// Whether there is a slot for which no response waits.

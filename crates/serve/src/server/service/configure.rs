@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
-use thalweg_sys::Driver;
+use thalweg_sys::{Driver, SocketId};
 
 use super::Service;
-use super::forwarder_of;
+use super::{forwarder_of, open_gate};
 use crate::catalog::site::Sites;
 use crate::config::ServerConfig;
 use crate::content::local::origin::LocalOrigin;
-use crate::http::gate::Gate;
+use crate::http::clients::Remote;
 use crate::listing::Listings;
 use crate::server::commands::ConfigUpdate;
-use crate::server::connection::Times;
+use crate::server::connection::{Connection, Times};
 use crate::server::failure::StartError;
 use crate::server::loop_tls::{self, LoopTls, TlsSetup};
-use crate::shaping::requests::RequestLimits;
 use crate::shaping::shaper::{RateScope, Shaper, SharedRateLimits};
 use crate::telemetry::accounting::Accounting;
 use crate::telemetry::log::RecordQueue;
@@ -26,7 +25,7 @@ impl Service {
     pub(super) fn configure<D: Driver>(
         &mut self,
         driver: &mut D,
-        ConfigUpdate { config, tls, tier, limits, record_queue, registry }: ConfigUpdate,
+        ConfigUpdate { config, tls, proxied_groups, tier, limits, record_queue, registry }: ConfigUpdate,
     ) -> Result<(), StartError> {
         let config = &*config;
         let sites = Sites::open(config)?;
@@ -34,8 +33,8 @@ impl Service {
         self.look_ns = loop_tls::look_ns(&times, config.tls.as_ref());
         self.shared.times = times;
         self.configure_tls(tls, config);
+        self.announcements.configure(proxied_groups, &self.listeners, &self.leaving());
         let requests = limits.requests().cloned();
-        self.update_rate_limits(driver, limits);
         let responder = &mut self.shared.responder;
         let subscription = self.subscription.clone().filter(|_| config.cache.watch);
         let origin = LocalOrigin::new(Arc::new(sites), &config.cache, subscription).succeeding(&responder.origin);
@@ -43,14 +42,26 @@ impl Service {
         responder.origin = origin;
         // Held objects may be of other mounts.
         responder.forwarder = tier.map(|tier| forwarder_of(responder, tier, &self.inbox, &config.cache));
-        self.open_gate(driver, requests);
-        self.configure_accounting(driver, config, record_queue, registry);
+        open_gate(responder, requests, config.client_field);
+        self.update_rate_limits(driver, limits);
+        self.configure_accounting(config, record_queue, registry);
+        if self.wants_remotes() {
+            for index in 0..self.slots.len() {
+                let Some(socket) = self.slots[index].connection.as_ref().map(Connection::socket) else { continue };
+                self.introduce(driver, socket);
+            }
+        }
         Ok(())
+    }
+
+    /// Listeners that are about to be closed.
+    fn leaving(&self) -> Vec<SocketId> {
+        self.retiring.iter().chain(&self.retired).copied().collect()
     }
 
     /// Has listeners speak TLS, or not, with these settings from the next connection on.
     fn configure_tls(&mut self, setup: Option<TlsSetup>, config: &ServerConfig) {
-        let leaving: Vec<_> = self.retiring.iter().chain(&self.retired).copied().collect();
+        let leaving = self.leaving();
         let before = self.tls.take();
         self.shared.redirect_port = setup.as_ref().and_then(|setup| setup.redirect_port);
         let Some((setup, config)) = setup.zip(config.tls.as_ref()) else { return };
@@ -59,26 +70,13 @@ impl Service {
         self.tls = Some(Box::new(tls));
     }
 
-    /// Lets requests in by the networks of the present sites and by these limits.
-    fn open_gate<D: Driver>(&mut self, driver: &mut D, limits: Option<Arc<RequestLimits>>) {
-        let responder = &mut self.shared.responder;
-        responder.gate = Gate::of(responder.origin.namespace().networks.as_ref(), limits);
-        let Some(gate) = &mut responder.gate else { return };
-        for connection in self.slots.iter().filter_map(|slot| slot.connection.as_ref()) {
-            let socket = connection.socket();
-            gate.set_client(socket, driver.peer_addr(socket).ok().map(|peer| peer.ip()));
-        }
-    }
-
     /// Begins, goes on, or ceases to write down what is done.
-    fn configure_accounting<D: Driver>(
+    fn configure_accounting(
         &mut self,
-        driver: &mut D,
         config: &ServerConfig,
         record_queue: Option<RecordQueue>,
         registry: Arc<Registry>,
     ) {
-        let knew_clients = self.shared.accounting.as_ref().is_some_and(Accounting::wants_clients);
         let accounting = match (self.shared.accounting.take(), record_queue) {
             (Some(mut accounting), Some(_)) => {
                 accounting.configure(config);
@@ -93,12 +91,7 @@ impl Service {
             (None, None) => return,
         };
         let accounting = self.shared.accounting.insert(accounting);
-        if accounting.wants_clients() && !knew_clients {
-            for connection in self.slots.iter().filter_map(|slot| slot.connection.as_ref()) {
-                accounting
-                    .set_client(connection.socket(), driver.peer_addr(connection.socket()).ok().map(|peer| peer.ip()));
-            }
-        }
+        accounting.clients().trust(self.shared.responder.origin.namespace().proxies.clone());
     }
 
     /// Has other limits hold, for the connections that are open too.
@@ -106,17 +99,13 @@ impl Service {
         let now = driver.now();
         self.shared.shaper = limits.are_on().then(|| Shaper::new(limits, now));
         for index in 0..self.slots.len() {
+            let Some(socket) = self.slots[index].connection.as_ref().map(Connection::socket) else { continue };
+            let remote = if self.wants_remotes() { self.remote_of(driver, socket) } else { Remote::default() };
             let Some(connection) = &mut self.slots[index].connection else { continue };
-            let socket = connection.socket();
             if let Some(shaper) = &mut self.shared.shaper {
-                let knows_clients = shaper.shared().knows_clients();
-                let address = knows_clients.then(|| driver.peer_addr(socket).ok()).flatten();
-                let shaping_state = shaper.take_over(
-                    connection.shaping_state().take(),
-                    socket,
-                    address.map(|address| address.ip()),
-                    now,
-                );
+                let before = connection.shaping_state().take();
+                let address = remote.of_connection().filter(|_| shaper.shared().knows_clients());
+                let shaping_state = shaper.take_over(before, socket, address, now);
                 *connection.shaping_state() = Some(shaping_state);
             } else {
                 // Nothing to wait for any more.
