@@ -38,7 +38,6 @@ pub(super) fn origin_of(settings: &OriginSettings, weight: u32, files: &OriginFi
     };
     origin.host.clone_from(&settings.host);
     origin.fields = fields_of(settings, files)?;
-    let lower = |names: &[String]| names.iter().map(|name| name.to_ascii_lowercase()).collect::<Vec<_>>();
     origin.fields_removed = lower(&settings.request_headers.remove);
     origin.fields_passed = settings.request_headers.pass.as_deref().map(lower);
     if let Some(pem) = settings.ca.as_ref().and_then(|path| files.get(path)) {
@@ -47,6 +46,10 @@ pub(super) fn origin_of(settings: &OriginSettings, weight: u32, files: &OriginFi
     origin.times = times_of(settings);
     origin.limits = limits_of(settings);
     Ok(origin)
+}
+
+fn lower(names: &[String]) -> Vec<String> {
+    names.iter().map(|name| name.to_ascii_lowercase()).collect()
 }
 
 /// The keys in a file: the identifier, the secret, and perhaps the token of a session.
