@@ -13,16 +13,13 @@ use thalweg_sys::resource_limits::raise_descriptors;
 use crate::content::numbered;
 use crate::drivers::BOTH_DRIVERS;
 use crate::operation::{Place, Successor, body, ended_well, said, started};
-use crate::process::{PATIENCE, is_full, signal, until};
+use crate::process::{PATIENCE, signal, until};
+
+const DOWNLOADS: usize = 2000;
 
 /// The half of it is more than the buffers between server and client hold, so that a download of
 /// which the client has taken half is under way on the server too.
 const FILE_BYTES: usize = 1_500_000;
-
-/// How many downloads are under way at once.
-pub(crate) fn download_count() -> usize {
-    if is_full() { 2000 } else { 250 }
-}
 
 /// A client behind a typical network, which reads at a given rate.
 struct Download {
@@ -98,9 +95,8 @@ fn read_all(downloads: &mut [Download], expected: &[u8], rest: &AtomicBool) {
 
 #[test]
 fn survive_upgrades_and_reloads() {
-    let count = download_count();
     // Many hosts give a shell fewer than these downloads and other tests need.
-    raise_descriptors(2 * count as u64).unwrap();
+    raise_descriptors(2 * DOWNLOADS as u64).unwrap();
     let expected = numbered(FILE_BYTES);
     // Both drivers: each sends files in its own way, and ends in its own way.
     for driver in BOTH_DRIVERS {
@@ -108,7 +104,8 @@ fn survive_upgrades_and_reloads() {
         fs::write(place.path("root/download"), &expected).unwrap();
         let (mut server, address) =
             started(&["serve", &place.path("root"), "--listen", "127.0.0.1:0", "--driver", driver]);
-        let mut downloads: Vec<_> = (0..count).map(|_| Download::start(address.parse().unwrap(), &expected)).collect();
+        let mut downloads: Vec<_> =
+            (0..DOWNLOADS).map(|_| Download::start(address.parse().unwrap(), &expected)).collect();
         let rest = AtomicBool::new(false);
         thread::scope(|scope| {
             let reader = scope.spawn(|| read_all(&mut downloads, &expected, &rest));
