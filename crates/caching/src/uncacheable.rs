@@ -31,7 +31,7 @@ pub struct UncacheableMemory<K> {
 
 #[derive(Clone, Copy, Debug)]
 struct Remembered {
-    /// The second from which on it is to be found out anew.
+    /// The second at which its memory ends: the next response decides anew.
     until: i64,
     /// The second from which on it is forgotten.
     gone: i64,

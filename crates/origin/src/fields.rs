@@ -45,7 +45,7 @@ pub(crate) struct FieldRules {
 const ALWAYS_PASSED: [&str; 4] = ["cdn-loop", "max-forwards", "range", "via"];
 
 impl FieldRules {
-    /// Those of settings.
+    /// The changes that the settings of an origin name.
     pub(crate) fn of(config: &OriginConfig) -> Result<Self, Failure> {
         let parsed_all = |names: &[String]| -> Result<Vec<_>, Failure> {
             names.iter().map(|name| Ok(parsed(name.as_bytes(), b"")?.0)).collect()

@@ -9,7 +9,7 @@ pub enum Reach {
     /// All: an operator has named the origin.
     #[default]
     Anywhere,
-    /// Those of the public internet, and these.
+    /// Addresses of the public internet, and of these networks.
     Public(Vec<Prefix>),
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct TrustedProxies {
 }
 
 impl TrustedProxies {
-    /// Those of a configuration; `None` if there are none.
+    /// The trusted proxies of a configuration; `None` if it names none.
     pub(crate) fn of(config: &ServerConfig) -> Option<Arc<Self>> {
         let networks: Box<[_]> = config.trusted_proxies.as_slice().into();
         (!networks.is_empty()).then(|| Arc::new(Self { networks, field: config.client_field }))

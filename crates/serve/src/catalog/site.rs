@@ -48,7 +48,7 @@ pub(crate) struct Sites {
     pub(crate) routings: Option<Routings>,
     /// There if any client is not let in.
     pub(crate) networks: Option<NetworkAccess>,
-    /// There if any proxy is trusted.
+    /// Set if any proxy is trusted.
     pub(crate) proxies: Option<Arc<TrustedProxies>>,
     /// There if origins answer for any mount.
     pub(crate) forwarding: Option<ForwardingMounts>,

@@ -30,14 +30,14 @@ pub(crate) struct ResponsePolicy {
 /// The fields of the response to a preflight request (Fetch, 3.3.3).
 #[derive(Debug, Default)]
 pub(crate) struct PreflightFields {
-    /// Those of the settings whose names begin with Access-Control, and Vary.
+    /// The fields of the settings whose names begin with Access-Control, and Vary.
     pub(crate) fields: FieldBlock,
     /// Whether they name the methods.
     pub(crate) has_methods: bool,
 }
 
 impl PreflightFields {
-    /// Those among the headers of settings; `None` if they allow nothing.
+    /// The answer by the headers of the settings; `None` if they allow nothing.
     fn of(headers: &[(String, String)]) -> Result<Option<Self>, EncodeError> {
         let is = |name: &str, other: &str| name.eq_ignore_ascii_case(other);
         if !headers.iter().any(|(name, _)| is(name, "Access-Control-Allow-Origin")) {

@@ -44,7 +44,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Those of a server that trusts these proxies, and tells origins of clients in this field.
+    /// Clients of a server that trusts these proxies, and names clients to origins in this field.
     pub(crate) fn new(proxies: Option<Arc<TrustedProxies>>, field: ClientField) -> Self {
         Self { proxies, field, remotes: Vec::new() }
     }

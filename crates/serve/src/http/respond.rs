@@ -45,7 +45,7 @@ pub(crate) struct Responder {
     pub(crate) forwarder: Option<Box<Forwarder>>,
     /// There if clients are limited by network or by requests.
     pub(crate) gate: Option<Box<Gate>>,
-    /// There if proxies are trusted, or origins are told of clients.
+    /// Set if proxies are trusted, or clients are named to origins.
     pub(crate) clients: Option<Box<Clients>>,
     /// Requests that the gates have refused.
     pub(crate) refused: RefusedRequests,

@@ -33,7 +33,7 @@ pub(crate) struct Arriving {
 }
 
 impl Announcements {
-    /// Those of a loop whose listeners of these groups begin with a header.
+    /// Announcements of a loop; connections of listeners of these groups begin with a header.
     pub(crate) fn new(groups: Vec<u32>) -> Self {
         Self { groups, ..Self::default() }
     }

@@ -61,8 +61,8 @@ const WITH_NEW_TIME: [Edit; 6] =
 /// time would not be.
 const WITH_ANY_TIME: [Edit; 4] = [Edit::Rewrite, Edit::RewriteWithOldTime, Edit::Truncate, Edit::TruncateAndRegrow];
 
-/// Those after which the file may be longer, and samples of it decide. With a rewrite between the
-/// samples, too, they would not see it.
+/// Changes after which the file may be longer, so that samples of it decide. A rewrite between the
+/// samples as well would not show in them.
 const WITH_GROWTH: [Edit; 6] =
     [Edit::Append, Edit::Truncate, Edit::TruncateAndRegrow, Edit::Replace, Edit::Chmod, Edit::Link];
 
