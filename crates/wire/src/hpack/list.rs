@@ -24,8 +24,8 @@ pub struct FieldList {
 /// How much of a header block is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListBounds {
-    /// Bytes of the head as HTTP/1 would have it: names and values, and [4](LINE_CHARGE) for each
-    /// field. The name of a pseudo-field does not count.
+    /// Bytes of the head as HTTP/1 would have it: names and values, and 4 for each field. The name
+    /// of a pseudo-field does not count.
     pub charge_max: usize,
     /// Fields. The crumbs of a cookie are one.
     pub fields_max: usize,
