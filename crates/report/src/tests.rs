@@ -138,6 +138,19 @@ fn a_collapse_is_said_first() {
     assert_eq!(answer::sentence(&recovered), format!("{what}; it recovered after 12 s. {takes}"));
 }
 
+/// A target that kept its goodput was once said to have collapsed, and its capacity was left out.
+#[test]
+fn an_overload_without_a_look_at_the_recovery_is_no_collapse() {
+    let kept = searched(|document| {
+        bounds(Some(640.0), Some(660.0), LimitedBy::Server)(document);
+        let flat = Overload { shape: OverloadShape::Flat, failed_rate: None, waited_s: 0.0, ..overload(None) };
+        document.find.as_mut().unwrap().overload = Some(flat);
+    });
+    let sentence = answer::sentence(&kept);
+    assert!(sentence.contains(" handles 640 requests/s with p99 < 50 ms; "), "{sentence}");
+    assert_eq!(answer::title(&kept), "640/s – http://127.0.0.1:8080/ – Thalweg");
+}
+
 #[test]
 fn the_bracket_of_a_search_is_not_called_a_95_percent_interval() {
     let page = html(&sample::search());

@@ -82,7 +82,7 @@ impl Find {
 
     /// The collapse that the target has not recovered from.
     pub fn collapsed(&self) -> Option<&Overload> {
-        self.overload.as_ref().filter(|overload| !overload.recovered)
+        self.overload.as_ref().filter(|overload| overload.has_collapsed() && !overload.recovered)
     }
 }
 
