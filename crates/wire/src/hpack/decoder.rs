@@ -107,6 +107,7 @@ impl Decoder {
         Ok(rest)
     }
 
+    #[inline]
     pub(super) fn literal<'b>(
         &mut self,
         block: &'b [u8],

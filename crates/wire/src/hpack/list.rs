@@ -97,6 +97,7 @@ impl FieldList {
     }
 
     /// Whether the block had more than the bounds.
+    #[inline]
     #[must_use]
     pub fn is_too_large(&self) -> bool {
         self.charge > self.bounds.charge_max || self.count > self.bounds.fields_max
@@ -117,10 +118,10 @@ impl FieldList {
         self.push_field(name, value);
     }
 
-    #[inline]
+    #[inline(always)]
     fn push_field(&mut self, name: &[u8], value: &[u8]) {
         self.count += 1;
-        let name_charge = if name.starts_with(b":") { 0 } else { name.len() };
+        let name_charge = if let [b':', ..] = name { 0 } else { name.len() };
         self.charge = self.charge.saturating_add(name_charge + value.len() + LINE_CHARGE);
         if self.is_too_large() {
             return;
@@ -132,6 +133,7 @@ impl FieldList {
     }
 
     /// Keeps a cookie, or one more crumb of it.
+    #[inline(never)]
     fn push_crumb(&mut self, name: &[u8], value: &[u8]) {
         let Some(place) = self.cookie else {
             self.crumbs.clear();

@@ -332,11 +332,13 @@ impl Session {
             return self.refuse(stream, 431, batch, services);
         }
         let head = match room.request(fields, ends) {
-            Ok(head) if is_line_too_long(&head, services) => return self.refuse(stream, 414, batch, services),
             Ok(head) => head,
             Err(RequestFault::Host(_)) => return self.refuse(stream, 400, batch, services),
             Err(RequestFault::Malformed(_)) => return self.reset(stream, ErrorCode::PROTOCOL_ERROR, batch, services),
         };
+        if is_line_too_long(&head, services) {
+            return self.refuse(stream, 414, batch, services);
+        }
         if !matches!(head.body, BodyFraming::None)
             && let Some(bytes_max) = services.responder.wanted_content(&head)
         {
