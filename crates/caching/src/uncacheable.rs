@@ -41,7 +41,7 @@ struct Remembered {
 }
 
 impl<K: Copy + Eq + Hash> UncacheableMemory<K> {
-    /// A memory of at most so many names.
+    /// A memory of at most `names_max` names.
     #[must_use]
     pub fn new(names_max: usize) -> Self {
         Self { names: HashMap::new(), order: VecDeque::new(), names_max, serial: 0 }

@@ -165,7 +165,7 @@ impl File {
     /// so is one that changes all the time.
     ///
     /// # Errors
-    /// Those of [`read_at`](Self::read_at) and of `fstat`.
+    /// The errors of [`read_at`](Self::read_at) and of `fstat`.
     pub fn sampled_if_recent(mut self, now_s: i64) -> io::Result<Self> {
         if now_s.saturating_sub(self.stamp.modified_s) >= RECENT_S {
             return Ok(self);

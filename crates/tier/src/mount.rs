@@ -28,9 +28,9 @@ pub struct Mount {
 /// The fields of requests to a mount that stand apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestFields {
-    /// Those that neither the cache nor an origin gets to see.
+    /// Fields that neither the cache nor an origin gets to see.
     pub dropped: Vec<Box<str>>,
-    /// Those that all responses depend on.
+    /// Fields that all responses depend on.
     pub key: Vec<Box<str>>,
 }
 

@@ -52,7 +52,7 @@ impl Service {
     }
 
     /// Has a connection that was just accepted wait for its header, if it is that of a proxy that
-    /// is trusted: anybody else could say whatever he likes.
+    /// is trusted: other peers could name any address.
     #[cold]
     pub(super) fn await_announcement<D: Driver>(&mut self, driver: &mut D, listener: SocketId, socket: SocketId) {
         let remote = self.remote_of(driver, socket);
