@@ -28,7 +28,7 @@ pub(crate) struct FetchKey {
 /// The outcome of a fetch for those that waited for it.
 #[derive(Clone)]
 pub(crate) enum FetchOutcome {
-    /// The store may have changed: look again.
+    /// The store may have changed, or what came was purged meanwhile: look again.
     Stored,
     /// It was for one request alone: ask the origin side by side.
     Alone,
@@ -42,10 +42,24 @@ pub(crate) enum FetchOutcome {
 
 impl FetchOutcome {
     /// The outcome of a response that was to be stored: if the store did not take it, all that wait
-    /// would find nothing, one after the other.
-    pub(crate) fn of_storing(is_stored: bool) -> Self {
-        if is_stored { Self::Stored } else { Self::Alone }
+    /// would find nothing, one after the other. One that was purged meanwhile says nothing about
+    /// the next.
+    pub(crate) fn of_storing(put: Put) -> Self {
+        match put {
+            Put::Stored | Put::Purged => Self::Stored,
+            Put::Refused => Self::Alone,
+        }
     }
+}
+
+/// What became of a response that was to be stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Put {
+    Stored,
+    /// It was purged since it was asked for.
+    Purged,
+    /// The store did not take it.
+    Refused,
 }
 
 /// A response that answers all requests that waited for it.

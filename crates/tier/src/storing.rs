@@ -12,7 +12,7 @@ use thalweg_caching::{
 use thalweg_wire::Method;
 
 use crate::answer::{Answer, Content, Relay, Response};
-use crate::collapsing::{FetchOutcome, FetchOwner, SharedResponse, release};
+use crate::collapsing::{FetchOutcome, FetchOwner, Put, SharedResponse, release};
 use crate::counters::Counters;
 use crate::excerpt::Excerpt;
 use crate::exchange::Exchange;
@@ -126,7 +126,7 @@ impl Exchange {
                 let response = SharedResponse::new(*status, fields, bytes.clone(), &self.ask.fields);
                 let groups = cache_groups(fields);
                 let is_purged = self.is_purged_since(received.purges, &groups).await;
-                let outcome = if is_purged { FetchOutcome::Alone } else { FetchOutcome::Response(Arc::new(response)) };
+                let outcome = if is_purged { FetchOutcome::Stored } else { FetchOutcome::Response(Arc::new(response)) };
                 release(owner, outcome);
                 self.relay(received, Some(bytes))
             }
@@ -234,9 +234,9 @@ impl Exchange {
         self.count(|counters| &counters.misses);
         let excerpt = Arc::new(Excerpt { first: range.range.first, bytes, length: range.complete_bytes });
         let (variant, fields) = self.variant(&received, Body::Excerpt(Arc::clone(&excerpt)));
-        let stored = self.put(Arc::clone(&variant), received.purges).await;
-        release(owner, FetchOutcome::of_storing(stored));
-        let outcome = self.outcome(&received.reason, stored);
+        let put = self.put(Arc::clone(&variant), received.purges).await;
+        release(owner, FetchOutcome::of_storing(put));
+        let outcome = self.outcome(&received.reason, put == Put::Stored);
         self.answer_with(&variant, Some(fields), Content::Fragments(excerpt.for_mount(&self.mount)), outcome)
     }
 
@@ -262,9 +262,9 @@ impl Exchange {
             object.note_no_parts();
         }
         object.begin(first, end, received.response);
-        let stored = self.put_into((head, &latest), Arc::clone(&variant), purges).await;
-        release(owner, FetchOutcome::of_storing(stored));
-        let outcome = self.outcome(&received.reason, stored);
+        let put = self.put_into((head, &latest), Arc::clone(&variant), purges).await;
+        release(owner, FetchOutcome::of_storing(put));
+        let outcome = self.outcome(&received.reason, put == Put::Stored);
         self.answer_with(&variant, Some(fields), Content::Fragments(object), outcome)
     }
 
@@ -301,9 +301,9 @@ impl Exchange {
             Body::Fragments { key, length }
         };
         let (variant, fields) = self.variant(&received, body);
-        let stored = self.put(Arc::clone(&variant), received.purges).await;
-        release(owner, FetchOutcome::of_storing(stored));
-        let outcome = self.outcome(&received.reason, stored);
+        let put = self.put(Arc::clone(&variant), received.purges).await;
+        release(owner, FetchOutcome::of_storing(put));
+        let outcome = self.outcome(&received.reason, put == Put::Stored);
         self.answer_with(&variant, Some(fields), Content::Memory(bytes), outcome)
     }
 
@@ -365,7 +365,7 @@ impl Exchange {
 
     /// Puts a response into the head of its object, which was asked for when there had been so many
     /// purges.
-    async fn put(&self, variant: Arc<Variant>, purges: u64) -> bool {
+    async fn put(&self, variant: Arc<Variant>, purges: u64) -> Put {
         let _change = self.entry.change.lock().await;
         let latest = self.shared.purges.hold().await;
         let head = self.current_head(&latest).await;
@@ -385,10 +385,10 @@ impl Exchange {
 
     /// Puts a response into this head. One that was purged since it was asked for is not stored, or
     /// is stale from the start. The change of the entry is held.
-    async fn put_into(&self, (mut head, latest): (Head, &Latest<'_>), mut variant: Arc<Variant>, purges: u64) -> bool {
+    async fn put_into(&self, (mut head, latest): (Head, &Latest<'_>), mut variant: Arc<Variant>, purges: u64) -> Put {
         let own_groups = Head { variants: vec![Arc::clone(&variant)] }.groups(&self.mount).unwrap_or_default();
         match latest.since(purges, (self.key, &self.name, &own_groups)) {
-            Some(PurgeKind::Hard) => return false,
+            Some(PurgeKind::Hard) => return Put::Purged,
             Some(PurgeKind::Soft) => variant = Arc::new(variant.invalidated()),
             None => {}
         }
@@ -401,13 +401,13 @@ impl Exchange {
             }
         }
         head.put(variant);
-        let Some(groups) = head.groups(&self.mount) else { return false };
+        let Some(groups) = head.groups(&self.mount) else { return Put::Refused };
         let is_saved = self.shared.save(self.key, &self.name, &head, groups).await;
         self.entry.note_change();
         if is_replaced {
             self.shared.advance_generation();
         }
-        is_saved
+        if is_saved { Put::Stored } else { Put::Refused }
     }
 
     /// A response as it is stored, and its fields for the client that it answers.
