@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_lab::command::Parameter;
 use thalweg_lab::compare::metric::Metric;
 use thalweg_lab::compare::{self, CompareSettings, RoundLoad, Side};
+use thalweg_lab::environment::ThisHost;
 use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::TestBed;
@@ -49,6 +51,7 @@ pub(crate) fn compare(options: &CompareOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
     ensure_consistent(options)?;
     let settings = CompareSettings {
+        environment: Rc::new(ThisHost::begin()),
         sides: sides(options)?,
         scale: options.scale.clone(),
         switch: options.switch_cmd.clone(),

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use clap::ValueEnum;
 use thalweg_lab::command::Parameter;
 use thalweg_lab::compare::metric::Metric;
 use thalweg_lab::compare::{self, CompareSettings, RoundLoad, Side};
+use thalweg_lab::environment::ThisHost;
 use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::search::{self, SearchError, SearchSettings};
 use thalweg_lab::target::Target;
@@ -256,6 +258,7 @@ fn compared(
     };
     let [a, b] = sides;
     let settings = CompareSettings {
+        environment: Rc::new(ThisHost::begin()),
         sides: vec![side("A", a), side("B", b)],
         scale: None,
         switch: None,

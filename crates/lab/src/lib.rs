@@ -2,7 +2,8 @@
 //!
 //! A command prepares a [`trial::TestBed`] for its target, makes trials on it (one, or as many as
 //! [`search::find`] requests), and turns their results into the document of `report` with
-//! [`result::document`].
+//! [`result::document`]. Clock, load threads and sockets are those of an
+//! [`environment::Environment`], which tests can replace.
 //!
 //! Deliberately not here: reading options, printing, exit codes, reports, and every judgement that
 //! is pure (see `measure`).
@@ -15,6 +16,7 @@ pub mod compare;
 pub mod conclusion;
 pub mod credentials;
 mod disclosure;
+pub mod environment;
 pub mod evidence;
 mod first_ends;
 pub mod observe;

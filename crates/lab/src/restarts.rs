@@ -2,6 +2,7 @@
 //! by the placement of their memory and threads for example, so that the interval of one process is
 //! narrower than what the next one does. Here it is taken across restarts.
 
+use std::any::Any;
 use std::time::Duration;
 
 use thalweg_measure::Verdict;
@@ -10,8 +11,9 @@ use thalweg_measure::statistics::{MeanInterval, geometric_mean};
 use thalweg_report::document::{Find, RestartedSearch};
 use thalweg_units::display;
 
-use crate::command::{CommandError, Parameter, RunningCommand};
+use crate::command::{CommandError, Parameter};
 use crate::conclusion::Conclusion;
+use crate::environment::ServerSetUp;
 use crate::search::{SearchError, SearchSettings, find};
 use crate::trial::{TestBed, Watcher};
 
@@ -38,8 +40,6 @@ pub enum RestartsError {
     Search(#[from] SearchError),
 }
 
-/// How long a target may take to accept one connection before its restart.
-const REACH_TIMEOUT: Duration = Duration::from_millis(500);
 /// Confidence of the interval.
 const CONFIDENCE: f64 = 0.95;
 
@@ -57,7 +57,7 @@ pub fn find_across_restarts(
 ) -> Result<Conclusion, RestartsError> {
     let mut searches: Vec<Conclusion> = Vec::new();
     let mut cut_short = None;
-    let mut running: Option<RunningCommand> = None;
+    let mut running: Option<Box<dyn Any>> = None;
     for number in 1..=restarts.count {
         // The server of the last search ends first, if it is the command itself.
         drop(running.take());
@@ -89,13 +89,11 @@ fn restart(
     restarts: &Restarts,
     number: u32,
     watcher: &dyn Watcher,
-) -> Result<RunningCommand, CommandError> {
+) -> Result<Box<dyn Any>, CommandError> {
     let parameter = Parameter { name: "THALWEG_N", placeholder: "{n}", value: number.to_string() };
-    let was_reachable = test_bed.target.reach(REACH_TIMEOUT, &[]).is_ok();
-    let running = RunningCommand::start(&restarts.command, &parameter)?;
-    let wants_stop = || watcher.wants_stop();
-    running.wait_until_reachable(&test_bed.target, was_reachable, restarts.timeout, &wants_stop)?;
-    Ok(running)
+    let Restarts { command, timeout, .. } = restarts;
+    let server = ServerSetUp { command, parameter: &parameter, target: &test_bed.target, patience: *timeout };
+    test_bed.environment.set_up(&server, &|| watcher.wants_stop())
 }
 
 /// The searches as one: the interval across them, and the bounds that hold for each of them. What

@@ -3,10 +3,9 @@
 
 use std::io;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use thalweg_load::{Extent, LoadError, LoopPlan, Pick, Plan, RateProfile, RequestText, Spacing, TlsPlan, template};
+use thalweg_load::{Extent, LoadError, LoopPlan, Pick, Plan, RateProfile, RequestText, Spacing, template};
 use thalweg_measure::limit::Statistic;
 use thalweg_measure::search::{
     EndReason, Phase, PlanError, Search, SearchPlan, SearchResult, Step, TailLimit, TrialSummary,
@@ -20,7 +19,6 @@ use crate::bottleneck::Evidence;
 use crate::conclusion::{Conclusion, conclude, nothing_good, nothing_offered};
 use crate::evidence::{self, Diagnosis};
 use crate::redirects;
-use crate::sink::{self, Sink, SinkSettings};
 use crate::trial::{TestBed, TrialRequest, TrialResult, Watcher};
 
 /// Length of the two trials at full speed: the calibration, and the one that gives the hint (phase
@@ -225,14 +223,14 @@ fn carry_out(
             Step::Done(result) => return Ok(result),
             Step::Trial { rate, duration, phase, stop_when_certain } => (rate, duration, phase, stop_when_certain),
             Step::Pause(length) => {
-                pause(&mut search, length, settings.recovery, watcher);
+                pause(test_bed, &mut search, length, settings.recovery, watcher);
                 if watcher.wants_stop() {
                     return Ok(search.end(EndReason::Interrupted));
                 }
                 continue;
             }
         };
-        let begun = Instant::now();
+        let begun = test_bed.environment.now();
         let mut plan = open_loop(&settings.base, rate, duration);
         if phase == Phase::Overload {
             // The backlog of a warm-up would be served in the place of what is measured.
@@ -245,15 +243,15 @@ fn carry_out(
         }
         if one.judgement.verdict == Verdict::Invalid && rate < ceiling * CALIBRATED_SHARE {
             trials.push(one.trial);
-            search.spend(begun.elapsed());
-            disturbed += begun.elapsed();
+            search.spend(test_bed.environment.now() - begun);
+            disturbed += test_bed.environment.now() - begun;
             if disturbed > settings.budget.mul_f64(DISTURBED_SHARE) {
                 return Ok(search.end(EndReason::Disturbed));
             }
             continue;
         }
         disturbed = Duration::ZERO;
-        search.record(summary(&one, rate, duration, begun.elapsed(), tail));
+        search.record(summary(&one, rate, duration, test_bed.environment.now() - begun, tail));
         if let Some(estimate) = search.estimate() {
             watcher.on_estimate(estimate.interval95);
         }
@@ -285,14 +283,15 @@ fn summary(one: &TrialResult, rate: f64, asked: Duration, cost: Duration, tail: 
 }
 
 /// Waits for `length` without sending anything, so that the target can recover.
-fn pause(search: &mut Search, length: Duration, patience: Duration, watcher: &mut dyn Watcher) {
-    let begun = Instant::now();
+fn pause(test_bed: &TestBed, search: &mut Search, length: Duration, patience: Duration, watcher: &mut dyn Watcher) {
+    let begun = test_bed.environment.now();
+    let lasted = || test_bed.environment.now() - begun;
     let (failed_probes, elapsed) = search.recovery().unwrap_or_default();
-    while begun.elapsed() < length && !watcher.wants_stop() {
-        watcher.on_pause(failed_probes, elapsed + begun.elapsed(), patience);
-        thread::sleep(POLL_INTERVAL.min(length.saturating_sub(begun.elapsed())));
+    while lasted() < length && !watcher.wants_stop() {
+        watcher.on_pause(failed_probes, elapsed + lasted(), patience);
+        test_bed.environment.pause(POLL_INTERVAL.min(length.saturating_sub(lasted())));
     }
-    search.record_pause(begun.elapsed());
+    search.record_pause(lasted());
 }
 
 /// Marks a trial at full speed as not judged: it does not show the rate that the target carries.
@@ -340,18 +339,7 @@ fn calibrate(
     body_bytes: usize,
     watcher: &mut dyn Watcher,
 ) -> Result<TrialResult, SearchError> {
-    let spare = thalweg_sys::affinity::allowed_cpus().unwrap_or_default();
-    let spare = spare.into_iter().find(|cpu| !settings.base.cpus.contains(cpu));
     let base = &settings.base;
-    let sink = SinkSettings {
-        body_bytes,
-        version: base.version(),
-        tls: base.tls.is_some(),
-        cpu: spare,
-        driver: base.driver,
-        connections_max: base.connections,
-    };
-    let sink = Sink::start(sink).map_err(SearchError::Sink)?;
     let text = RequestText {
         method: "GET",
         authority: &test_bed.target.authority,
@@ -361,13 +349,8 @@ fn calibrate(
         body: b"",
     };
     let request = template(&text).expect("a URL's parts make a valid request");
-    let mut plan = closed_loop(&settings.base);
-    plan.peer = sink.address().into();
-    if let Some(tls) = &base.tls {
-        let settings = sink.client(&tls.settings).map_err(|error| SearchError::Sink(io::Error::other(error)))?;
-        plan.tls = Some(TlsPlan { settings, server_name: sink::NAME.to_owned(), resume: tls.resume });
-    }
-    plan.sources = Vec::new();
+    let sink = test_bed.environment.sink(&closed_loop(base), body_bytes).map_err(SearchError::Sink)?;
+    let mut plan = sink.plan.clone();
     plan.requests = [request].into();
     plan.pick = Pick::Sequential;
     plan.check = Default::default();

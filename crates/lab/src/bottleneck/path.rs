@@ -4,7 +4,8 @@ use thalweg_report::document::{Finding, LimitedBy, Strength, Trial};
 use thalweg_units::display;
 
 use super::collected::Evidence;
-use crate::evidence::{Diagnosis, HandshakeTimes, PathFigures};
+use crate::environment::{HandshakeTimes, PathFigures};
+use crate::evidence::Diagnosis;
 
 const KIND: &str = "path";
 

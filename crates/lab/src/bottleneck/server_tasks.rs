@@ -4,7 +4,7 @@ use thalweg_report::document::{Finding, LimitedBy, Strength};
 use thalweg_units::display;
 
 use super::collected::Evidence;
-use crate::evidence::ServerFigures;
+use crate::environment::{ServerFigures, TaskFigures};
 
 const KIND: &str = "server's threads";
 
@@ -71,7 +71,7 @@ fn cpu(server: &ServerFigures) -> Option<Finding> {
         let sentence = format!("{name} used {used:.2} of the {allowed} {plural} that it may run on{waits}");
         return Some(figures(proven(sentence, "server CPU")));
     }
-    let busy = |task: &&crate::evidence::TaskFigures| task.cpu + task.wait >= SATURATED && task.cpu >= OWN_SHARE;
+    let busy = |task: &&TaskFigures| task.cpu + task.wait >= SATURATED && task.cpu >= OWN_SHARE;
     let saturated: Vec<_> = server.tasks.iter().filter(busy).collect();
     let first = saturated.first()?;
     let share = display::percent(first.cpu);

@@ -10,9 +10,8 @@ use thalweg_report::sample;
 
 use super::*;
 use crate::client_process::TwoClients;
-use crate::evidence::{
-    Diagnosis, HandshakeTimes, InterfaceFigures, PathFigures, SecondClient, ServerFigures, TaskFigures,
-};
+use crate::environment::{HandshakeTimes, InterfaceFigures, PathFigures, ServerFigures, TaskFigures};
+use crate::evidence::{Diagnosis, SecondClient};
 
 /// A search that found 1000/s to 1020/s with a client that carries 5000/s, on two hosts.
 struct Case {

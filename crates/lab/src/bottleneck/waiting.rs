@@ -9,7 +9,8 @@ use thalweg_units::display;
 
 use super::collected::Evidence;
 use super::path::{delayed_by_loss, is_known, queues, time};
-use crate::evidence::{Diagnosis, PathFigures};
+use crate::environment::PathFigures;
+use crate::evidence::Diagnosis;
 
 const KIND: &str = "waiting";
 

@@ -19,8 +19,6 @@ mod round;
 mod scaling;
 mod settings;
 
-use std::time::Instant;
-
 use thalweg_measure::statistics::interleaving::order;
 use thalweg_report::document::CompareEnd;
 
@@ -63,7 +61,8 @@ fn interleaved(
     rounds: &mut Rounds<'_>,
     watcher: &mut dyn Watcher,
 ) -> Result<Measured, CompareError> {
-    let begun = Instant::now();
+    let environment = &settings.environment;
+    let begun = environment.now();
     let mut measured = Measured::new(settings);
     let mut repeated_in_a_row = 0;
     let mut goal = 0;
@@ -76,8 +75,9 @@ fn interleaved(
             }
         }
         measured.planned = goal;
-        let per_pair = begun.elapsed().checked_div(pair as u32).unwrap_or_default();
-        if settings.budget.is_some_and(|budget| begun.elapsed() + per_pair > budget) {
+        let elapsed = environment.now() - begun;
+        let per_pair = elapsed.checked_div(pair as u32).unwrap_or_default();
+        if settings.budget.is_some_and(|budget| elapsed + per_pair > budget) {
             measured.ended = CompareEnd::BudgetSpent;
             break;
         }
@@ -87,7 +87,7 @@ fn interleaved(
                 measured.ended = ended;
                 measured.reason = reason;
                 measured.rounds[before..].iter_mut().for_each(|round| round.counts = false);
-                measured.elapsed = begun.elapsed();
+                measured.elapsed = environment.now() - begun;
                 return Ok(measured);
             }
         }
@@ -104,7 +104,7 @@ fn interleaved(
             break;
         }
     }
-    measured.elapsed = begun.elapsed();
+    measured.elapsed = environment.now() - begun;
     Ok(measured)
 }
 
@@ -114,7 +114,7 @@ fn one_after_the_other(
     rounds: &mut Rounds<'_>,
     watcher: &mut dyn Watcher,
 ) -> Result<Measured, CompareError> {
-    let begun = Instant::now();
+    let begun = settings.environment.now();
     let mut measured = Measured::new(settings);
     measured.planned = settings.pairs.goal(&[]).unwrap_or_default();
     for side in [A, B] {
@@ -126,6 +126,6 @@ fn one_after_the_other(
             }
         }
     }
-    measured.elapsed = begun.elapsed();
+    measured.elapsed = settings.environment.now() - begun;
     Ok(measured)
 }

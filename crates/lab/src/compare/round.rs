@@ -1,22 +1,22 @@
 //! One round: the side is set up, loaded and measured.
 
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use thalweg_load::{Extent, LoopPlan, Plan, RateProfile, Spacing};
 use thalweg_measure::limit::Statistic;
 use thalweg_measure::{Outcome, Verdict};
 use thalweg_report::document::{CompareEnd, Trial};
-use thalweg_sys::{PeerAddr, proc, process_group};
 use thalweg_units::display;
 
 use super::metric::{LoadKind, Metric, Tally};
 use super::settings::{A, CompareError, CompareSettings, RoundLoad};
-use crate::command::RunningCommand;
+use crate::environment::ServerSetUp;
 use crate::redirects;
 use crate::search::{self, SearchSettings};
-use crate::target::Target;
 use crate::trial::{TestBed, TrialRequest, TrialResult, Watcher};
 
 /// Length of the closed-loop trial that a moderate rate is a share of.
@@ -61,10 +61,9 @@ pub(super) struct Rounds<'a> {
     pub load: String,
     pub test_beds: Vec<Option<TestBed>>,
     arrivals: Option<LoopPlan>,
-    commands: Vec<Option<RunningCommand>>,
+    servers: Vec<Option<Box<dyn Any>>>,
     /// The side that the one server was switched to.
     switched_to: Option<usize>,
-    started: Instant,
 }
 
 impl<'a> Rounds<'a> {
@@ -80,9 +79,8 @@ impl<'a> Rounds<'a> {
             load: String::new(),
             test_beds: settings.sides.iter().map(|_| None).collect(),
             arrivals: None,
-            commands: settings.sides.iter().map(|_| None).collect(),
+            servers: settings.sides.iter().map(|_| None).collect(),
             switched_to: None,
-            started: Instant::now(),
         };
         let all: Vec<usize> = (0..settings.sides.len()).collect();
         let sides = if settings.once { &all[..=A] } else { &all };
@@ -101,7 +99,7 @@ impl<'a> Rounds<'a> {
 
     /// Without a choice: the server's CPU time if it can be seen, p99 and throughput.
     fn choose_metrics(&mut self, sides: &[usize]) -> Result<(), CompareError> {
-        let unseen = sides.iter().copied().find(|&side| server_cpu(&self.settings.sides[side].target).is_empty());
+        let unseen = sides.iter().copied().find(|&side| self.server_cpu(side).is_empty());
         if self.metrics.is_empty() {
             self.metrics = vec![Metric::ResponseTime(Statistic::Percentile(99.0)), Metric::Throughput];
             if unseen.is_none() {
@@ -175,7 +173,7 @@ impl<'a> Rounds<'a> {
         let mut round = MeasuredRound {
             pair,
             side,
-            at_s: self.started.elapsed().as_secs_f64(),
+            at_s: self.settings.environment.now().as_secs_f64(),
             counts: true,
             values: vec![None; self.metrics.len()],
             tallies: [None, None],
@@ -206,7 +204,7 @@ impl<'a> Rounds<'a> {
         // A side that has gone away says nothing about its speed.
         let target = &self.settings.sides[side].target;
         if round.missed.is_some()
-            && let Err(error) = target.reach(REACH_TIMEOUT, &[])
+            && let Err(error) = self.settings.environment.reach(target, REACH_TIMEOUT, &[])
         {
             round.counts = false;
             measured.push(round);
@@ -230,9 +228,9 @@ impl<'a> Rounds<'a> {
         };
         let phase = format!("{phase}-{}", self.name(round.side).to_lowercase());
         let warmup = plan.warmup;
-        let before = server_cpu(&side.target);
+        let before = self.server_cpu(round.side);
         let result = self.trial(round.side, &phase, plan, watcher)?;
-        let cpu = cpu_since(&before, &server_cpu(&side.target));
+        let cpu = cpu_since(&before, &self.server_cpu(round.side));
         round.trials.push(self.trials.len());
         if result.judgement.verdict != Verdict::Pass && round.missed.is_none() {
             round.missed = result.trial.reasons.first().cloned();
@@ -242,6 +240,12 @@ impl<'a> Rounds<'a> {
         }
         self.trials.push(result.trial);
         Ok(())
+    }
+
+    /// The CPU time of each process that serves the side, if it can be seen from here.
+    fn server_cpu(&self, side: usize) -> BTreeMap<u32, u64> {
+        let server = self.settings.environment.server_of(&self.settings.sides[side].target);
+        server.map_or_else(BTreeMap::new, |server| server.cpu_ns())
     }
 
     fn given_plan(&self, base: &Plan) -> Plan {
@@ -332,29 +336,27 @@ impl<'a> Rounds<'a> {
         let switch = self.settings.switch.as_ref().filter(|_| self.switched_to != Some(side));
         if let Some(command) = settings.restart.as_ref().or(switch) {
             // Only one server can hold an address.
-            for (other, running) in self.settings.sides.iter().zip(&mut self.commands) {
+            for (other, running) in self.settings.sides.iter().zip(&mut self.servers) {
                 if other.target.address == settings.target.address {
                     *running = None;
                 }
             }
             let failed = |source| CompareError::Command { side: self.name(side), source };
-            let was_reachable = settings.target.reach(REACH_TIMEOUT, &[]).is_ok();
-            let running = RunningCommand::start(command, &settings.parameter).map_err(failed)?;
-            running
-                .wait_until_reachable(&settings.target, was_reachable, self.settings.restart_timeout, &|| {
-                    watcher.wants_stop()
-                })
-                .map_err(failed)?;
-            self.commands[side] = Some(running);
+            let (parameter, target) = (&settings.parameter, &settings.target);
+            let server = ServerSetUp { command, parameter, target, patience: self.settings.restart_timeout };
+            let server = self.settings.environment.set_up(&server, &|| watcher.wants_stop()).map_err(failed)?;
+            self.servers[side] = Some(server);
             self.switched_to = Some(side);
             self.test_beds[side] = None;
         } else {
-            let reached = settings.target.reach(settings.base.timeout, &settings.base.sources);
+            let (timeout, sources) = (settings.base.timeout, &settings.base.sources);
+            let reached = self.settings.environment.reach(&settings.target, timeout, sources);
             reached.map_err(|source| CompareError::Target { side: self.name(side), source: Box::new(source) })?;
         }
         if self.test_beds[side].is_none() {
-            let test_bed = TestBed::new(settings.target.clone(), self.settings.limits.clone());
-            self.test_beds[side] = Some(TestBed { started: self.started, ..test_bed });
+            let environment = Rc::clone(&self.settings.environment);
+            let test_bed = TestBed::within(environment, settings.target.clone(), self.settings.limits.clone());
+            self.test_beds[side] = Some(test_bed);
         }
         Ok(())
     }
@@ -368,16 +370,6 @@ fn closed_loop(base: &Plan, duration: Duration, warmup: Duration) -> Plan {
         warmup,
         ..base.clone()
     }
-}
-
-/// The CPU time of each process that serves the target, if it is on this host.
-fn server_cpu(target: &Target) -> BTreeMap<u32, u64> {
-    let PeerAddr::Tcp(address) = &target.address else { return BTreeMap::new() };
-    if !target.is_local() {
-        return BTreeMap::new();
-    }
-    let processes = proc::listeners(address.port()).into_iter();
-    processes.filter_map(|process| Some((process, process_group::cpu_ns(process)?))).collect()
 }
 
 /// The time used between the two; `None` if no process was seen.

@@ -1,5 +1,6 @@
 //! The settings of a comparison, and the reasons why it has no result.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use thalweg_load::{LoadError, Plan};
@@ -8,6 +9,7 @@ use thalweg_measure::statistics::rounds::PairPlan;
 
 use super::metric::Metric;
 use crate::command::{CommandError, Parameter};
+use crate::environment::Environment;
 use crate::search::SearchError;
 use crate::target::{Target, TargetError};
 
@@ -54,6 +56,8 @@ pub struct Scale {
 /// The settings of a comparison.
 #[derive(Clone, Debug)]
 pub struct CompareSettings {
+    /// The world that rounds are made in.
+    pub environment: Rc<dyn Environment>,
     /// A and B, or the levels of a scaling.
     pub sides: Vec<Side>,
     /// The parameter whose levels are the sides, and these levels, if this is a scaling.

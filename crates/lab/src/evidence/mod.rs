@@ -2,28 +2,24 @@
 //! bound with samples of path and server beside it.
 //!
 //! They are made after the search, since a sample costs the server a little: a connection that
-//! carries nothing, ten times a second. Judging them is the part of `bottleneck`.
+//! carries nothing, ten times a second. Samples are taken by `environment`; judging them is the
+//! part of `bottleneck`.
 
-mod figures;
+mod diagnosis;
 mod observed;
-mod sampler;
-mod summary;
 
-pub use figures::{Diagnosis, HandshakeTimes, InterfaceFigures, PathFigures, ServerFigures, TaskFigures};
+pub use diagnosis::Diagnosis;
 
-use std::thread;
 use std::time::Duration;
 
 use thalweg_load::{LoadError, Plan};
 use thalweg_measure::Verdict;
 use thalweg_measure::search::{EndReason, SearchResult};
 use thalweg_report::document::Trial;
-use thalweg_sys::affinity::allowed_cpus;
 
 use crate::client_process::{TwoClients, compare};
 use crate::path_check;
 use crate::trial::{TestBed, TrialRequest, Watcher};
-use sampler::Sampler;
 
 /// The phase of the diagnosis in documents.
 pub const PHASE: &str = "diagnose";
@@ -74,7 +70,7 @@ pub fn second_client(
     if cut_short || ceiling >= HEADROOM * reached {
         return SecondClient::NotNeeded;
     }
-    let mut spare = allowed_cpus().unwrap_or_default();
+    let mut spare = test_bed.environment.cpus();
     spare.retain(|cpu| !plan.cpus.contains(cpu));
     if test_bed.shared_host {
         let busy = diagnosis.and_then(|diagnosis| diagnosis.trial.server.as_ref()).map(|server| &server.cpus_busy);
@@ -100,20 +96,21 @@ pub fn diagnose(
     trials: &mut Vec<Trial>,
     watcher: &mut dyn Watcher,
 ) -> Result<Option<Diagnosis>, LoadError> {
-    let sampler = Sampler::new(test_bed, plan);
+    let environment = &test_bed.environment;
     let mut diagnosis = None;
     for _ in 0..ATTEMPTS {
-        thread::sleep(PAUSE);
+        environment.pause(PAUSE);
         if watcher.wants_stop() {
             break;
         }
-        let idle = sampler.idle_handshakes();
         let request = TrialRequest::new(PHASE, plan.clone());
-        let (trial, samples) = sampler.beside(|| test_bed.trial(&request, watcher));
-        let made = trial?;
+        let mut trial = None;
+        let mut overload = || trial = Some(test_bed.trial(&request, watcher));
+        let examination = environment.examine(test_bed.server.as_ref(), plan, &mut overload);
+        let made = trial.expect("an examination is of an overload")?;
         trials.push(made.trial.clone());
         let is_valid = made.trial.verdict != Verdict::Invalid;
-        let diagnosis = diagnosis.insert(Diagnosis::of(made.trial, idle, samples));
+        let diagnosis = diagnosis.insert(Diagnosis::new(made.trial, examination));
         if let Some(sample) = &made.observation.sample {
             diagnosis.observe(sample);
         }
@@ -122,7 +119,6 @@ pub fn diagnose(
         }
     }
     if let Some(diagnosis) = &mut diagnosis {
-        diagnosis.interface = sampler.interface();
         let check = test_bed.path_check.as_ref().map(path_check::PathCheck::capacity);
         diagnosis.path_capacity = check.map(|result| result.map_err(|error| error.to_string()));
         if is_short_of_connections(&diagnosis.trial, trials) && plan.connections <= CONNECTIONS_MAX {

@@ -2,7 +2,7 @@
 
 use thalweg_observe::Sample;
 
-use super::figures::{ServerFigures, TaskFigures};
+use crate::environment::{ServerFigures, TaskFigures};
 
 /// The figures of the named server in one interval; `None` if the observer knew none.
 pub(super) fn server(sample: &Sample) -> Option<ServerFigures> {

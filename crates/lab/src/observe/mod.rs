@@ -8,12 +8,11 @@ mod server;
 mod summary;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use thalweg_observe::remote::{PullError, RemoteObserver, Token};
 use thalweg_observe::{LocalObserver, Sample, Series, ServerName, Settings, series};
 use thalweg_sys::affinity::allowed_cpus;
-use thalweg_sys::proc::cgroup_throttled_ns;
 
 use thalweg_report::document;
 
@@ -50,8 +49,6 @@ pub struct Observation {
     pub sample: Option<Sample>,
     /// The reason why there are none, if the observer was lost.
     pub lost: Option<String>,
-    /// Nanoseconds in which the quota of this process's control group kept it from running.
-    pub throttled_ns: u64,
 }
 
 impl HostObserver {
@@ -119,14 +116,14 @@ impl HostObserver {
         self.samples_since(0).last().map_or(0, |sample| sample.number)
     }
 
-    /// The course since `started`, in the document's form; `None` if nothing was observed.
-    pub fn document(&self, started: Instant) -> Option<document::Observation> {
+    /// The course of the last `elapsed`, in the document's form; `None` if nothing was observed.
+    pub fn document(&self, elapsed: Duration) -> Option<document::Observation> {
         let samples = series::bounded(self.samples_since(0));
         let (observer, host, offset) = match &self.0.source {
             Source::Here(observer) => (None, observer.samples().facts(), Default::default()),
             Source::There { address, observer } => (Some(address.clone()), observer.facts(), observer.clock_offset()),
         };
-        let origin_s = self.unix_s() - started.elapsed().as_secs_f64();
+        let origin_s = self.unix_s() - elapsed.as_secs_f64();
         let (seconds, cost_us) =
             samples.iter().fold((0.0, 0), |sum, sample| (sum.0 + sample.seconds, sum.1 + sample.cost_us));
         let lost = self.lost_times(&samples, host.interval_s);
@@ -163,7 +160,6 @@ pub(crate) struct TrialObservation<'a> {
     /// The last sample before the trial.
     number: u64,
     begun_s: f64,
-    throttled_ns: Option<u64>,
 }
 
 impl<'a> TrialObservation<'a> {
@@ -176,16 +172,13 @@ impl<'a> TrialObservation<'a> {
             observer,
             number: observer.map_or(0, HostObserver::last_number),
             begun_s: observer.map_or(0.0, HostObserver::unix_s),
-            throttled_ns: cgroup_throttled_ns(),
         }
     }
 
     /// The trial has ended. `server` is whether its target is the observed server; the CPUs of the
     /// load are left out where they are of the same host.
     pub(crate) fn end(self, server: bool, load_cpus: &[usize]) -> Observation {
-        let throttled_ns =
-            cgroup_throttled_ns().zip(self.throttled_ns).map_or(0, |(now, then)| now.saturating_sub(then));
-        let Some(observer) = self.observer else { return Observation { throttled_ns, ..Observation::default() } };
+        let Some(observer) = self.observer else { return Observation::default() };
         let is_whole = observer.cut();
         let sample = Sample::joined_all(&observer.samples_since(self.number)).filter(|_| is_whole);
         let sample = sample.map(|sample| if server { sample } else { Sample { server: None, ..sample } });
@@ -202,7 +195,6 @@ impl<'a> TrialObservation<'a> {
             server: sample.as_ref().map(|sample| summary::of(sample, load_cpus)),
             lost: sample.is_none().then(reason),
             sample,
-            throttled_ns,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The target's processes on this host.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_sys::proc::{listeners, process_name};
+use thalweg_sys::process_group;
 
 /// The processes that serve a port on this host.
 #[derive(Clone, Debug)]
@@ -27,6 +28,11 @@ impl LocalServer {
     /// The name of the program.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The CPU time that each of its processes has used so far, in nanoseconds.
+    pub fn cpu_ns(&self) -> BTreeMap<u32, u64> {
+        self.pids.iter().filter_map(|pid| Some((*pid, process_group::cpu_ns(*pid)?))).collect()
     }
 
     /// The numbers of its processes.

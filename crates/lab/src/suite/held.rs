@@ -5,7 +5,6 @@
 //! judges them over a window. `connections` says which number comes next.
 
 use std::collections::BTreeMap;
-use std::thread;
 use std::time::Duration;
 
 use thalweg_doctor::needs::{DESCRIPTORS_BESIDE, Sources, Threads, UNPRIVILEGED, counted_on, share_out, spread};
@@ -70,7 +69,7 @@ pub(super) fn search(stage: &mut Stage<'_>, name: &str, rules: HoldRules) -> Res
         let limits: Vec<Limit> =
             (rules.errors_below > 0.0).then(|| errors.parse().expect("a valid limit")).into_iter().collect();
         let result = stage.trial("hold", plan, &limits)?;
-        thread::sleep(SETTLING);
+        stage.test_bed.environment.pause(SETTLING);
         let (held, why) = StepFigures::of(&result, connections).judge(rules);
         match held {
             Held::Met => {}

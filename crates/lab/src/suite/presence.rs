@@ -1,9 +1,10 @@
 //! Whether the server has the suite's tree, and answers dynamic requests where some are made: a few
 //! requests before anything is measured.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
-use thalweg_load::{Extent, LoopPlan, Plan, RunFigures, start};
+use thalweg_load::{Extent, LoopPlan, Plan, RunFigures};
 use thalweg_measure::Outcome;
 use thalweg_report::document::SuiteName;
 use thalweg_trees::{Tree, TreeFile, TreeName};
@@ -56,7 +57,8 @@ fn check_dynamic(stage: &Stage<'_>) -> Result<(), Stop> {
 fn request(stage: &Stage<'_>, plan: Plan) -> Result<RunFigures, Stop> {
     let timeout = stage.settings.timeout.max(TIMEOUT_MIN);
     let plan = Plan { calls: Some(1), timeout, cpus: plan.cpus[..1].to_vec(), ..plan };
-    Ok(start(plan)?.join()?)
+    let run = stage.test_bed.environment.run(plan, &mut |_| ControlFlow::Continue(()))?;
+    Ok(run.figures)
 }
 
 fn samples(tree: &Tree) -> Vec<&TreeFile> {

@@ -121,7 +121,8 @@ impl Stage<'_> {
 
     /// Whether the server still accepts connections.
     pub(super) fn ensure_there(&self) -> Result<(), Stop> {
-        let reached = self.test_bed.target.reach(self.settings.timeout, &self.settings.sources);
+        let Self { test_bed, settings, .. } = self;
+        let reached = test_bed.environment.reach(&test_bed.target, settings.timeout, &settings.sources);
         reached.map_err(|error| Stop::Gone(format!("the server is gone: {error}")))
     }
 

@@ -6,7 +6,7 @@ use thalweg_measure::trial::TrialFigures;
 use thalweg_report::document::SpoiledSecond;
 use thalweg_units::display;
 
-use super::cpu_watch::{CpuUseOfOthers, Taken};
+use crate::environment::{CpuUseOfOthers, Taken};
 
 /// The time that other programs, or the hypervisor, took from a trial.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,6 +60,14 @@ mod tests {
 
     use super::*;
 
+    /// CPU 1 in the second from 1 s on.
+    fn taken(programs: f64, stolen: f64, busiest: &str) -> CpuUseOfOthers {
+        let mut others = CpuUseOfOthers::default();
+        others.busiest = Some((1, busiest.to_owned()));
+        others.add(1, 1, Taken { time_ns: 1e9, programs_ns: programs * 1e9, stolen_ns: stolen * 1e9 });
+        others
+    }
+
     #[test]
     fn causes_are_said_with_their_amounts() {
         let mut figures =
@@ -72,11 +80,8 @@ mod tests {
             assert_eq!((seen.seconds[0].t, seen.seconds[0].lost_s), (1.0, 0.22));
             seen.seconds[0].cause.clone()
         };
-        assert_eq!(
-            said(&CpuUseOfOthers::of(1, 1, 0.31, 0.0, "python3")),
-            "another program used 31.0 % of CPU 1 (python3)"
-        );
-        assert_eq!(said(&CpuUseOfOthers::of(1, 1, 0.05, 0.2, "cc1")), "the hypervisor took 20.0 % of CPU 1");
+        assert_eq!(said(&taken(0.31, 0.0, "python3")), "another program used 31.0 % of CPU 1 (python3)");
+        assert_eq!(said(&taken(0.05, 0.2, "cc1")), "the hypervisor took 20.0 % of CPU 1");
         assert_eq!(said(&CpuUseOfOthers::default()), "another program used 2.00 % of CPU 1");
     }
 }

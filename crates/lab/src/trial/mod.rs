@@ -1,35 +1,32 @@
 //! One trial: run a plan, watch it, judge it, put it into the document's form.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::ControlFlow;
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
-use std::{io, thread};
+use std::time::Duration;
 
-use thalweg_load::{LoadError, LoopPlan, Plan, RunFigures, Running, Snapshot, Spacing, UserPlan, start};
+use thalweg_load::{LoadError, LoopPlan, Plan, Progress, RunFigures, Snapshot, Spacing, UserPlan};
 use thalweg_measure::trial::{
     Certainty, Judgement, Sessions, StreamFigures, Thresholds, TlsFigures, TrialFigures, lag_bound,
 };
 use thalweg_measure::{Course, Interval, Limit, StatusClasses, Verdict, verdict};
 use thalweg_report::document::{Client, RUN_INTERRUPTED, Trial};
 use thalweg_sys::PeerAddr;
-use thalweg_sys::affinity::allowed_cpus;
 use thalweg_units::display;
 
-use self::cpu_watch::{CpuUseOfOthers, CpuWatch};
 use crate::client_process::ClientCommand;
+use crate::environment::{CpuUseOfOthers, Environment, ObservedRun, ThisHost};
 use crate::first_ends::FirstEndsWatch;
 use crate::observe::{HostObserver, LocalServer, Observation, TrialObservation};
 use crate::path_check::PathCheck;
 use crate::redirects;
 use crate::target::Target;
 
-mod cpu_watch;
 mod disturbance;
 
 pub use self::disturbance::Disturbance;
-
-/// The interval at which a running trial is polled for progress.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The target and the conditions that all trials of one command share.
 #[derive(Clone, Debug)]
@@ -42,8 +39,8 @@ pub struct TestBed {
     pub server: Option<LocalServer>,
     /// Client and target share this host.
     pub shared_host: bool,
-    /// When the command began.
-    pub started: Instant,
+    /// The world that its trials are made in.
+    pub environment: Rc<dyn Environment>,
     /// The command that makes a client's share of a load, for the comparison of one with two.
     pub client_command: Option<ClientCommand>,
     /// The transfer that shows what the path carries, if it was asked for.
@@ -120,15 +117,20 @@ pub struct TrialResult {
 }
 
 impl TestBed {
-    /// Prepares to measure `target`.
+    /// Prepares to measure `target` from this host.
     pub fn new(target: Target, limits: Vec<Limit>) -> Self {
-        let (shared_host, server) = (target.is_local(), server_of(&target));
+        Self::within(Rc::new(ThisHost::begin()), target, limits)
+    }
+
+    /// Prepares to measure `target` in another world, or at another time.
+    pub fn within(environment: Rc<dyn Environment>, target: Target, limits: Vec<Limit>) -> Self {
+        let (shared_host, server) = (environment.is_host_of(&target), environment.server_of(&target));
         Self {
             target,
             limits,
             server,
             shared_host,
-            started: Instant::now(),
+            environment,
             client_command: None,
             path_check: None,
             observer: Arc::default(),
@@ -138,7 +140,7 @@ impl TestBed {
 
     /// The same test bed for another process of the target.
     pub(crate) fn of_restarted_server(&self) -> Self {
-        Self { server: server_of(&self.target), ..self.clone() }
+        Self { server: self.environment.server_of(&self.target), ..self.clone() }
     }
 
     /// Has the target's host observed by an observer of its own.
@@ -160,14 +162,14 @@ impl TestBed {
 
     /// The target's host since the command began, as far as it was observed.
     pub(crate) fn observation(&self) -> Option<thalweg_report::document::Observation> {
-        self.observer.get()?.as_ref()?.document(self.started)
+        self.observer.get()?.as_ref()?.document(self.environment.now())
     }
 
     /// How late the client may be before the time in which others kept it from its work is left
     /// out. Threads that share a CPU, with one another or with the sink, keep each other from it.
     fn lateness_max(&self, phase: &str, cpus: &[usize]) -> Option<Duration> {
         let load_cpus: BTreeSet<usize> = cpus.iter().copied().collect();
-        let has_spare = || allowed_cpus().unwrap_or_default().iter().any(|cpu| !load_cpus.contains(cpu));
+        let has_spare = || self.environment.cpus().iter().any(|cpu| !load_cpus.contains(cpu));
         let is_apart = load_cpus.len() == cpus.len() && (phase != "calibrate" || has_spare());
         is_apart.then(|| lag_bound(&self.limits))
     }
@@ -216,20 +218,17 @@ impl TestBed {
         plan.observed = watcher.wants_intervals();
         let certainty = Certainty::new(&self.limits, plan.arrivals.kind(), plan.offered_max());
         let certainty = request.stop_when_certain.then_some(certainty);
-        let makes_up = !plan.extension_max.is_zero();
         let cpus = plan.cpus.clone();
         let observing = TrialObservation::begin(self.observer(&cpus));
-        let at_s = self.started.elapsed().as_secs_f64();
+        let at_s = self.environment.now().as_secs_f64();
         watcher.on_trial(phase, &plan);
-        let running = start(plan)?;
-        let watch = CpuWatch::start(running.progress(), &cpus);
-        let is_certain = self.follow(&running, certainty.as_ref(), makes_up, watcher);
-        let joined = running.join();
-        let others = watch.end();
-        let mut figures = joined?;
+        let mut follower = Follower::new(self, &plan, certainty, watcher);
+        let run = self.environment.run(plan, &mut |progress| follower.look(progress))?;
+        let is_certain = follower.end(&run.progress);
+        let ObservedRun { mut figures, others, throttled_ns, .. } = run;
         let observation = observing.end(self.server.is_some() || !self.shared_host, &cpus);
         for cpu in &mut figures.trial.cpus {
-            cpu.throttled_ns = observation.throttled_ns;
+            cpu.throttled_ns = throttled_ns;
         }
         let certain_after = (is_certain && figures.interrupted).then_some(figures.trial.duration);
         figures.trial.wanted = match (certain_after, figures.interrupted) {
@@ -251,53 +250,56 @@ impl TestBed {
         watcher.on_judged(&trial);
         Ok(TrialResult { figures, judgement, certain_after, disturbance, observation, trial })
     }
-
-    /// Follows a run to its end, and shows it to the watcher. Stops it if the watcher wants that,
-    /// and when FAIL is certain; returns whether it is.
-    fn follow(
-        &self,
-        running: &Running,
-        certainty: Option<&Certainty>,
-        makes_up: bool,
-        watcher: &mut dyn Watcher,
-    ) -> bool {
-        let begun = Instant::now();
-        let progress = running.progress();
-        let mut course = watcher.wants_intervals().then(|| Course::new(progress.threads()));
-        let show_course = |course: &mut Option<Course>, watcher: &mut dyn Watcher| {
-            if let Some(course) = course {
-                progress.move_intervals(course);
-                course.take_complete().iter().for_each(|interval| watcher.on_interval(interval));
-            }
-        };
-        let mut is_certain = false;
-        while !running.is_finished() {
-            thread::sleep(POLL_INTERVAL);
-            show_course(&mut course, watcher);
-            let seen = progress.snapshot();
-            watcher.on_progress(seen, begun.elapsed());
-            let warning = self.first_ends.look(&seen.first_ends, &progress, &self.target.url);
-            warning.iter().for_each(|warning| watcher.on_warning(warning));
-            if makes_up && !seen.lost.is_zero() {
-                progress.extend_by(seen.lost);
-            }
-            is_certain |= certainty.is_some_and(|certainty| certainty.is_fail(&seen.so_far));
-            if is_certain || watcher.wants_stop() {
-                running.stop();
-            }
-        }
-        // A thread hands its last intervals over before it ends.
-        show_course(&mut course, watcher);
-        course.iter_mut().flat_map(Course::take_rest).for_each(|interval| watcher.on_interval(&interval));
-        is_certain
-    }
 }
 
-/// The target's processes, if they are on this host.
-fn server_of(target: &Target) -> Option<LocalServer> {
-    match &target.address {
-        PeerAddr::Tcp(address) if target.is_local() => LocalServer::on_port(address.port()),
-        _ => None,
+/// Follows a run to its end and shows it to the watcher. Ends it if the watcher wants that, and
+/// when FAIL is certain.
+struct Follower<'a> {
+    test_bed: &'a TestBed,
+    watcher: &'a mut dyn Watcher,
+    begun: Duration,
+    certainty: Option<Certainty>,
+    makes_up: bool,
+    /// The intervals, if the watcher takes them.
+    course: Option<Course>,
+    is_certain: bool,
+}
+
+impl<'a> Follower<'a> {
+    fn new(test_bed: &'a TestBed, plan: &Plan, certainty: Option<Certainty>, watcher: &'a mut dyn Watcher) -> Self {
+        let begun = test_bed.environment.now();
+        let makes_up = !plan.extension_max.is_zero();
+        let course = plan.observed.then(|| Course::new(plan.cpus.len()));
+        Self { test_bed, watcher, begun, certainty, makes_up, course, is_certain: false }
+    }
+
+    fn look(&mut self, progress: &Progress) -> ControlFlow<()> {
+        self.show_course(progress);
+        let seen = progress.snapshot();
+        self.watcher.on_progress(seen, self.test_bed.environment.now() - self.begun);
+        let warning = self.test_bed.first_ends.look(&seen.first_ends, progress, &self.test_bed.target.url);
+        warning.iter().for_each(|warning| self.watcher.on_warning(warning));
+        if self.makes_up && !seen.lost.is_zero() {
+            progress.extend_by(seen.lost);
+        }
+        self.is_certain |= self.certainty.as_ref().is_some_and(|certainty| certainty.is_fail(&seen.so_far));
+        if self.is_certain || self.watcher.wants_stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// The run has ended, and its threads have handed their last intervals over. Returns whether
+    /// FAIL was certain.
+    fn end(mut self, progress: &Progress) -> bool {
+        self.show_course(progress);
+        let Self { course, watcher, .. } = &mut self;
+        course.iter_mut().flat_map(Course::take_rest).for_each(|interval| watcher.on_interval(&interval));
+        self.is_certain
+    }
+
+    fn show_course(&mut self, progress: &Progress) {
+        if let Some(course) = &mut self.course {
+            progress.move_intervals(course);
+            course.take_complete().iter().for_each(|interval| self.watcher.on_interval(interval));
+        }
     }
 }
 

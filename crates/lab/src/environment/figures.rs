@@ -1,23 +1,14 @@
-//! The figures of a diagnosis, in the form in which they are judged.
+//! The figures of path and server, in the form in which they are judged.
 
-use thalweg_report::document::Trial;
-
-/// An overload with the samples beside it.
-#[derive(Clone, Debug)]
-pub struct Diagnosis {
-    /// The trial.
-    pub trial: Trial,
+/// The path and the server, as they were seen while a load was offered.
+#[derive(Clone, Debug, Default)]
+pub struct Examination {
     /// The path; `None` for a Unix socket.
     pub path: Option<PathFigures>,
     /// The server's processes, where they run on this host.
     pub server: Option<ServerFigures>,
     /// The interface to the target, if its speed is known.
     pub interface: Option<InterfaceFigures>,
-    /// Bits per second that a bulk transfer from the server's host has shown the path to carry, or
-    /// why it failed.
-    pub path_capacity: Option<Result<f64, String>>,
-    /// Goodput with twice the connections, if all were busy and the target was as fast as ever.
-    pub on_more_connections: Option<f64>,
 }
 
 /// A network interface of this host.
@@ -90,7 +81,7 @@ pub struct TaskFigures {
 
 impl HandshakeTimes {
     /// Of times that are known, in nanoseconds.
-    pub(super) fn of(mut times_ns: Vec<u64>, unanswered: usize) -> Self {
+    pub fn of(mut times_ns: Vec<u64>, unanswered: usize) -> Self {
         times_ns.sort_unstable();
         let at = |share: f64| {
             let place = (share * times_ns.len() as f64) as usize;

@@ -28,29 +28,32 @@ pub(super) struct CpuWatch {
 
 /// The CPU time that others took of the load CPUs.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct CpuUseOfOthers {
+pub struct CpuUseOfOthers {
     /// By second of the measured part and by CPU.
     seconds: BTreeMap<(u64, usize), Taken>,
     /// The process that used most CPU time where it could disturb the load: its number and name.
-    pub(super) busiest: Option<(u32, String)>,
+    pub busiest: Option<(u32, String)>,
 }
 
 /// The time that was taken of one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Taken {
-    time_ns: f64,
-    programs_ns: f64,
-    stolen_ns: f64,
+pub struct Taken {
+    /// The time that was looked at, in nanoseconds.
+    pub time_ns: f64,
+    /// The part of it in which other programs ran.
+    pub programs_ns: f64,
+    /// The part of it that the hypervisor took.
+    pub stolen_ns: f64,
 }
 
 impl Taken {
     /// The share that other programs used.
-    pub(super) fn programs(self) -> f64 {
+    pub fn programs(self) -> f64 {
         self.programs_ns / self.time_ns.max(1.0)
     }
 
     /// The share that the hypervisor took.
-    pub(super) fn stolen(self) -> f64 {
+    pub fn stolen(self) -> f64 {
         self.stolen_ns / self.time_ns.max(1.0)
     }
 
@@ -63,12 +66,12 @@ impl Taken {
 
 impl CpuUseOfOthers {
     /// The time taken of a CPU in a second of the measured part.
-    pub(super) fn in_second(&self, second: u64, cpu: usize) -> Taken {
+    pub fn in_second(&self, second: u64, cpu: usize) -> Taken {
         self.seconds.get(&(second, cpu)).copied().unwrap_or_default()
     }
 
     /// The time taken of each CPU in all.
-    pub(super) fn by_cpu(&self) -> BTreeMap<usize, Taken> {
+    pub fn by_cpu(&self) -> BTreeMap<usize, Taken> {
         let mut cpus: BTreeMap<usize, Taken> = BTreeMap::new();
         for ((_, cpu), taken) in &self.seconds {
             cpus.entry(*cpu).or_default().add(*taken);
@@ -76,11 +79,9 @@ impl CpuUseOfOthers {
         cpus
     }
 
-    /// One that other programs had so much of in a second, for tests.
-    #[cfg(test)]
-    pub(super) fn of(second: u64, cpu: usize, programs: f64, stolen: f64, busiest: &str) -> Self {
-        let taken = Taken { time_ns: 1e9, programs_ns: programs * 1e9, stolen_ns: stolen * 1e9 };
-        Self { seconds: [((second, cpu), taken)].into(), busiest: Some((1, busiest.to_owned())) }
+    /// Adds what was taken of a CPU in a second of the measured part.
+    pub fn add(&mut self, second: u64, cpu: usize, taken: Taken) {
+        self.seconds.entry((second, cpu)).or_default().add(taken);
     }
 }
 
@@ -183,7 +184,7 @@ impl Sampler {
                     programs_ns: programs_ns.saturating_sub(own_ns) as f64,
                     stolen_ns: account.stolen_ns.saturating_sub(before.stolen_ns) as f64,
                 };
-                self.others.seconds.entry((seen.measured.as_secs(), cpu)).or_default().add(taken);
+                self.others.add(seen.measured.as_secs(), cpu, taken);
             }
         }
         if seen.lost > self.scanned_lost && self.scanned_at.elapsed() >= SCAN_INTERVAL {

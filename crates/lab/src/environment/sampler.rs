@@ -1,4 +1,4 @@
-//! Samples of path and server, taken by a thread beside a trial.
+//! Samples of path and server, taken by a thread beside a load.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,6 @@ use thalweg_sys::tasks::{self, Task, TaskState};
 
 use super::figures::{HandshakeTimes, InterfaceFigures};
 use crate::observe::LocalServer;
-use crate::trial::TestBed;
 
 /// The interval of the samples.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -82,11 +81,11 @@ impl Round {
 }
 
 impl Sampler {
-    pub(super) fn new(test_bed: &TestBed, plan: &Plan) -> Self {
+    pub(super) fn new(server: Option<LocalServer>, plan: &Plan) -> Self {
         let peer = if let PeerAddr::Tcp(address) = plan.peer { Some(address) } else { None };
         let mut cpus = allowed_cpus().unwrap_or_default();
         cpus.retain(|cpu| !plan.cpus.contains(cpu));
-        Self { peer, source: plan.sources.first().copied(), server: test_bed.server.clone(), cpus }
+        Self { peer, source: plan.sources.first().copied(), server, cpus }
     }
 
     /// The interface to the target, if its speed is known.

@@ -1,34 +1,15 @@
-//! The summary of a diagnosis: its figures, of all samples.
+//! The summary of the samples beside a load.
 
 use std::time::Duration;
 
-use thalweg_observe::Sample;
-use thalweg_report::document::Trial;
-
-use super::figures::{Diagnosis, HandshakeTimes, PathFigures, ServerFigures, TaskFigures};
-use super::observed;
+use super::figures::{Examination, HandshakeTimes, InterfaceFigures, PathFigures, ServerFigures, TaskFigures};
 use super::sampler::{PathSamples, Samples, ServerSamples};
 
-impl Diagnosis {
-    pub(super) fn of(trial: Trial, idle: HandshakeTimes, samples: Samples) -> Self {
-        Self {
-            trial,
-            path: samples.path.map(|path| path.figures(idle)),
-            server: samples.server.and_then(server),
-            interface: None,
-            path_capacity: None,
-            on_more_connections: None,
-        }
-    }
-}
-
-impl Diagnosis {
-    /// Adds the server as an observer on its host has seen it during the trial. What is known of a
-    /// server on this host stays: it was sampled more often.
-    pub fn observe(&mut self, sample: &Sample) {
-        if self.server.is_none() {
-            self.server = observed::server(sample);
-        }
+impl Samples {
+    /// The figures of all samples, beside those of the idle path.
+    pub(super) fn figures(self, idle: HandshakeTimes, interface: Option<InterfaceFigures>) -> Examination {
+        let path = self.path.map(|path| path.figures(idle));
+        Examination { path, server: self.server.and_then(server), interface }
     }
 }
 
