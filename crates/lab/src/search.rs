@@ -2,6 +2,9 @@
 //! trials that the state machine of `measure` requests, and draws the conclusion.
 
 use std::io;
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 

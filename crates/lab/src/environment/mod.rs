@@ -2,13 +2,16 @@
 //! the client with, and what can be seen of path and server.
 //!
 //! Searches, sweeps, comparisons and suites ask an [`Environment`] for all of that, and have no
-//! clock, thread or socket of their own. [`ThisHost`] is the real one; tests can have others.
+//! clock, thread or socket of their own. [`ThisHost`] is the real one. Tests have another one, whose
+//! loads are answered by a function.
 //!
 //! Deliberately not here: which trials are made, and judging them.
 
 mod cpu_watch;
 mod figures;
 mod sampler;
+#[cfg(test)]
+pub(crate) mod scripted;
 mod summary;
 mod this_host;
 
