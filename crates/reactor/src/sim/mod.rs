@@ -88,6 +88,13 @@ enum Process {
     Host(IpAddr),
 }
 
+impl Process {
+    /// Whether the socket with that address is one of the process.
+    fn has(self, addr: SocketAddr) -> bool {
+        self == Self::At(addr) || self == Self::Host(addr.ip())
+    }
+}
+
 struct Ready {
     completion: Completion,
     bytes: Vec<u8>,
@@ -118,13 +125,38 @@ impl Sim {
     /// until `until` nothing is accepted there and its connections get no completions. Its kernel
     /// goes on: connections are established and buffers fill.
     pub fn stall(&mut self, addr: SocketAddr, from: Instant, until: Instant) {
-        self.stalls.push(Stall { process: Process::At(addr), from, until });
+        self.add_stall(Stall { process: Process::At(addr), from, until });
     }
 
     /// Stalls everything that runs on the host with that address likewise. Its application must not
     /// run meanwhile, and [`Sim::oversleep`] reports afterwards how late it is.
     pub fn stall_host(&mut self, host: IpAddr, from: Instant, until: Instant) {
-        self.stalls.push(Stall { process: Process::Host(host), from, until });
+        self.add_stall(Stall { process: Process::Host(host), from, until });
+    }
+
+    fn add_stall(&mut self, stall: Stall) {
+        self.stalls.retain(|earlier| earlier.until > self.now);
+        self.stalls.push(stall);
+    }
+
+    /// Ends all processes of the host with that address, whose sockets are closed.
+    pub fn end_host(&mut self, host: IpAddr) {
+        self.end_all(Process::Host(host));
+    }
+
+    /// Ends the process behind `addr`, a listener's address, likewise.
+    pub fn end_process(&mut self, addr: SocketAddr) {
+        self.end_all(Process::At(addr));
+    }
+
+    fn end_all(&mut self, process: Process) {
+        let is_of = |socket: &Socket| match socket {
+            Socket::Listener(listener) => process.has(listener.addr),
+            Socket::End(id) => process.has(self.end(*id).addr),
+        };
+        let sockets: Vec<SocketId> =
+            self.sockets.iter().filter(|(_, socket)| is_of(socket)).map(|(id, _)| id).collect();
+        sockets.into_iter().for_each(|socket| self.close(socket));
     }
 
     /// Makes [`Driver::overslept_ns`] say this until the next [`Driver::wait`].

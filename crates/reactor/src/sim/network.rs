@@ -10,7 +10,7 @@ use thalweg_sys::{Instant, SocketId};
 
 use super::agenda::Event;
 use super::connection::{EndId, EndState, Finish, Intake, Side};
-use super::{COMPLETIONS_PER_WAIT, Process, Ready, Sim, Socket};
+use super::{COMPLETIONS_PER_WAIT, Ready, Sim, Socket};
 
 /// The most that the kernel takes at once.
 const SEGMENT_BYTES: usize = 64 * 1024;
@@ -441,11 +441,10 @@ impl Sim {
 
     /// Until when the process behind this address is held up.
     fn stalled(&self, addr: SocketAddr) -> Option<Instant> {
-        let concerns = |process| process == Process::At(addr) || process == Process::Host(addr.ip());
         let current = self
             .stalls
             .iter()
-            .filter(|stall| concerns(stall.process) && stall.from <= self.now && self.now < stall.until);
+            .filter(|stall| stall.process.has(addr) && stall.from <= self.now && self.now < stall.until);
         current.map(|stall| stall.until).max()
     }
 }
