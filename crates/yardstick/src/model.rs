@@ -24,6 +24,8 @@ pub struct Model {
     pub slow_start: Option<SlowStart>,
     /// Loss of capacity by overload.
     pub collapse: Option<Collapse>,
+    /// Growth of the capacity per second, as a share of that at the start.
+    pub drift_per_s: f64,
     /// Faults in responses.
     pub faults: Faults,
     /// Seed of all that is random.
@@ -66,6 +68,7 @@ impl Model {
             stall: None,
             slow_start: None,
             collapse: None,
+            drift_per_s: 0.0,
             faults: Faults::default(),
             seed: 1,
         }
@@ -108,7 +111,8 @@ impl Model {
     }
 
     /// The highest rate, in requests per second, at which the queue does not grow without end:
-    /// without collapse, and after a slow start. A bounded queue refuses what is beyond it.
+    /// without collapse, after a slow start, and before a drift. A bounded queue refuses what is
+    /// beyond it.
     pub fn capacity(&self) -> f64 {
         let one = self.stall.map_or(1.0, |stall| stall.active_share()) / self.law.mean_s();
         let servers = self.servers as f64;

@@ -1,4 +1,5 @@
-//! The speed at which the servers work over time: stalls, slow start, and collapse under overload.
+//! The speed at which the servers work over time: stalls, slow start, drift, and collapse under
+//! overload.
 //!
 //! A service time is the work of a request at speed 1. The speed is looked up when a service begins
 //! and holds until its end; stalls interrupt a service that is under way.
@@ -70,12 +71,16 @@ pub enum Overload {
     BusyForNs(u64),
 }
 
+/// A drift leaves this much of the speed.
+const SPEED_MIN: f64 = 0.01;
+
 /// The course of the speed, as a state machine over arrivals.
 #[derive(Debug)]
 pub(crate) struct Speed {
     stall: Option<Stall>,
     slow_start: Option<SlowStart>,
     collapse: Option<Collapse>,
+    drift_per_s: f64,
     ramp_start: Option<u64>,
     last_arrival: u64,
     arrivals: Window,
@@ -92,6 +97,7 @@ impl Speed {
             stall,
             slow_start,
             collapse,
+            drift_per_s: 0.0,
             ramp_start: None,
             last_arrival: 0,
             arrivals: Window::default(),
@@ -99,6 +105,11 @@ impl Speed {
             collapsed: None,
             collapses: 0,
         }
+    }
+
+    /// The same, with a speed that grows by this share of the first per second.
+    pub(crate) fn drifting(self, drift_per_s: f64) -> Self {
+        Self { drift_per_s, ..self }
     }
 
     /// Takes note of an arrival that finds `waiting` requests in the queue.
@@ -147,7 +158,7 @@ impl Speed {
 
     /// The end of a service of `work_ns` that begins at `start`.
     pub(crate) fn end(&self, start: u64, work_ns: f64) -> u64 {
-        let mut speed = 1.0;
+        let mut speed = (1.0 + self.drift_per_s * start as f64 / 1e9).max(SPEED_MIN);
         if let (Some(slow_start), Some(begin)) = (self.slow_start, self.ramp_start) {
             let part = start.saturating_sub(begin) as f64 / slow_start.ramp_ns as f64;
             speed *= slow_start.from + (1.0 - slow_start.from) * part.min(1.0);
@@ -312,6 +323,14 @@ mod tests {
         speed.on_empty(26 * S);
         assert!(speed.is_collapsed(31 * S - 1) && !speed.is_collapsed(31 * S));
         assert_eq!(speed.collapses(), 1);
+    }
+
+    #[test]
+    fn a_drift_changes_the_speed_steadily() {
+        let speed = Speed::new(None, None, None).drifting(-0.001);
+        for (at_s, took_us) in [(0, 1000), (500, 2000), (900, 10_000), (5000, 100_000)] {
+            assert_eq!((speed.end(at_s * S, 1e6) - at_s * S + 500) / 1000, took_us, "at {at_s} s");
+        }
     }
 
     #[test]

@@ -82,7 +82,7 @@ impl<T> Station<T> {
             law: model.law,
             hot_share: model.hot_share.unwrap_or(0.0),
             waiting_max: model.queue_max.unwrap_or(WAITING_MAX),
-            speed: Speed::new(model.stall, model.slow_start, model.collapse),
+            speed: Speed::new(model.stall, model.slow_start, model.collapse).drifting(model.drift_per_s),
             service_times: Pcg64Mcg::seed_from_u64(model.seed),
             choices: Pcg64Mcg::seed_from_u64(model.seed.rotate_left(32) ^ 1),
             lanes,

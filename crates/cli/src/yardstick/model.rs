@@ -34,6 +34,7 @@ pub(super) fn model(options: &YardstickOptions) -> Result<Model, Failure> {
         stall: stall(options),
         slow_start: slow_start(options)?,
         collapse: collapse(options)?,
+        drift_per_s: 0.0,
         faults: Faults {
             wrong_bodies: options.wrong_bodies.unwrap_or(is(Preset::WrongBodies, FAULTS_DEFAULT)),
             resets: options.resets.unwrap_or(is(Preset::Resets, FAULTS_DEFAULT)),

@@ -28,8 +28,8 @@ use crate::truth::Truth;
 /// The path of the status page.
 pub const STATUS_PATH: &str = "/.yardstick";
 
-/// A yardstick as an application of the loop.
-pub(super) struct YardstickApp {
+/// A yardstick as an application of the loop: that of its thread, or one of a simulation.
+pub struct YardstickApp {
     server: Server<Reception>,
     work: Work,
     messages: Messages,
@@ -93,6 +93,11 @@ struct Status<'a> {
 }
 
 impl YardstickApp {
+    /// A yardstick whose departures are computed, for a loop of the caller.
+    pub fn computed(config: &ServerConfig, start: Instant) -> Self {
+        Self::new(config, Work::Computed(Station::new(&config.model)), Arc::default(), start)
+    }
+
     pub(super) fn new(config: &ServerConfig, work: Work, stop: Arc<AtomicBool>, start: Instant) -> Self {
         Self {
             server: Server::new(settings(), Reception::default()),
@@ -110,13 +115,17 @@ impl YardstickApp {
         }
     }
 
-    pub(super) fn listen<D: Driver>(&mut self, driver: &mut D, at: Listen) -> io::Result<SocketAddr> {
+    /// Listens at an address.
+    ///
+    /// # Errors
+    /// It cannot be had.
+    pub fn listen<D: Driver>(&mut self, driver: &mut D, at: Listen) -> io::Result<SocketAddr> {
         let address = self.server.listen(driver, at)?;
         Ok(address.expect("a TCP listener has an address"))
     }
 
     /// The figures as of `now`. CPU time is that of the calling thread.
-    pub(super) fn figures(&self, now: Instant) -> Figures {
+    pub fn figures(&self, now: Instant) -> Figures {
         let now_ns = now.ns_since(self.start);
         let (counts, waiting, in_service, collapses) = match &self.work {
             Work::Computed(station) => {

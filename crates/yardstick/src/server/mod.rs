@@ -20,8 +20,8 @@ use thalweg_sys::clock::wake_precisely;
 use thalweg_sys::driver::Listen;
 use thalweg_sys::{AnyDriver, Driver, DriverConfig, DriverKind, Waker, socket};
 
-pub use self::app::STATUS_PATH;
-use self::app::{Work, YardstickApp};
+use self::app::Work;
+pub use self::app::{STATUS_PATH, YardstickApp};
 pub use self::config::ServerConfig;
 pub use self::figures::{Figures, Lateness};
 use crate::burners::Burners;
