@@ -30,7 +30,7 @@ impl StartBarrier {
     }
 
     /// When all begin, once that is known.
-    pub(crate) fn start(&self) -> Option<Instant> {
+    pub fn start(&self) -> Option<Instant> {
         let ns = self.start_ns.load(Ordering::Acquire);
         (ns != 0).then(|| Instant::from_ns(ns))
     }

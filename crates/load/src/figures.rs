@@ -106,7 +106,7 @@ impl RunFigures {
 
     /// Joins the use of the threads of each CPU. One of them may wait as long as its siblings work
     /// without a fault of the machine.
-    pub(crate) fn join_threads_by_cpu(&mut self) {
+    pub fn join_threads_by_cpu(&mut self) {
         let threads = std::mem::take(&mut self.trial.cpus);
         let mut cpus: BTreeMap<u32, CpuUse> = BTreeMap::new();
         for thread in &threads {
