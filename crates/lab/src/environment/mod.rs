@@ -2,8 +2,8 @@
 //! the client with, and what can be seen of path and server.
 //!
 //! Searches, sweeps, comparisons and suites ask an [`Environment`] for all of that, and have no
-//! clock, thread or socket of their own. [`ThisHost`] is the real one. Tests have another one, whose
-//! loads are answered by a function.
+//! clock, thread or socket of their own. [`ThisHost`] is the real one. Tests have others: one whose
+//! trials are answered by a function, and one in virtual time (the crate `virtual-lab`).
 //!
 //! Deliberately not here: which trials are made, and judging them.
 

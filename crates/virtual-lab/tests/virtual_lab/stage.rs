@@ -1,0 +1,49 @@
+//! The models and the settings of the tests.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use thalweg_lab::conclusion::Conclusion;
+use thalweg_lab::search::{SearchSettings, find};
+use thalweg_lab::trial::{TestBed, Watcher};
+use thalweg_load::Plan;
+use thalweg_virtual_lab::{ClientModel, Quiet, VirtualLab, plan, settings, target};
+use thalweg_yardstick::{Law, Model};
+
+/// A server with the same time for each request.
+pub(crate) fn fixed(rate: f64) -> Model {
+    Model::plain(1, Law::Fixed { time_s: 1.0 / rate })
+}
+
+/// Short trials, as in tests of what is not the bounds.
+pub(crate) fn short() -> SearchSettings {
+    SearchSettings {
+        initial_trial: Duration::from_millis(500),
+        final_trial: Duration::from_secs(1),
+        width: 0.2,
+        budget: Duration::from_secs(40),
+        recovery: Duration::from_secs(2),
+        ..settings(Plan { connections: 64, ..plan() })
+    }
+}
+
+/// A test bed whose limit is that of `thalweg find`.
+pub(crate) fn test_bed(lab: &Rc<VirtualLab>) -> TestBed {
+    TestBed::within(lab.clone(), target(), vec!["p99<50ms".parse().expect("a limit")])
+}
+
+/// Searches the capacity of a model.
+pub(crate) fn searched(model: Model, settings: &SearchSettings) -> Conclusion {
+    search(model, ClientModel::default(), settings, &mut Quiet)
+}
+
+/// The same with another client, before a watcher.
+pub(crate) fn search(
+    model: Model,
+    client: ClientModel,
+    settings: &SearchSettings,
+    watcher: &mut dyn Watcher,
+) -> Conclusion {
+    let lab = Rc::new(VirtualLab::new(model, client));
+    find(&test_bed(&lab), settings, watcher).expect("the target responds")
+}
