@@ -8,19 +8,23 @@
 //! After a change of the servers, the first one in the ranks may not have what the next one has: so
 //! it asks that one for what it has stored before it asks the origin.
 //!
-//! A request from a peer proves that its sender knows the secret of the cluster, so that no client
-//! can have a server ask the origin for what a peer has. It leads to no other request to a peer
-//! than the one for what that has stored, which leads to none at all: so there are no loops.
+//! A request from a peer proves that its sender knows the secret of the cluster, and when it was
+//! sent, so that no client can have a server ask the origin for what a peer has. It leads to no
+//! other request to a peer than the one for what that has stored, which leads to none at all: so
+//! there are no loops.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use rand::random;
 use thalweg_cache::Key;
 use thalweg_caching::{FieldLines, StoredFields};
 use tokio::time::Instant;
 
+use crate::environment::{Clock, Log};
 use crate::peer::Peer;
+use crate::proof::{Proofs, Proven};
 use crate::upstream::{BoxFuture, Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse};
 
 /// Bytes of the parts that servers share an object out by: a whole number of fragments.
@@ -33,13 +37,34 @@ pub const PEER_FIELD: &str = "Thalweg-Peer";
 /// lacks.
 const SETTLING_TIME: Duration = Duration::from_secs(24 * 3600);
 
+/// The warning about a peer whose proofs have no time.
+const EARLIER_PEER: &str = "a server of the cluster has version 0.2, whose requests can be repeated by whoever reads \
+                            them; the next version will refuse them. Upgrade all servers of the cluster";
+
 type Fetched = Result<UpstreamResponse, UpstreamFailure>;
+
+/// The place of a server in a cluster. The name of the mount, the secret, and the names of servers
+/// are the same everywhere.
+pub struct ClusterConfig<'c> {
+    /// The name of the mount.
+    pub mount: &'c str,
+    /// The name of this server.
+    pub own_name: &'c str,
+    /// The secret that its servers share.
+    pub secret: &'c [u8],
+    /// The time, which may differ by a minute from that of other servers.
+    pub clock: Clock,
+    /// Takes messages for the log.
+    pub log: Log,
+}
 
 /// A cluster, as an upstream in front of the origins of a mount.
 pub struct Cluster {
     mount: Box<str>,
     own_name: Box<str>,
-    secret: Box<[u8]>,
+    proofs: Proofs,
+    clock: Clock,
+    log: Log,
     origin: Arc<dyn Upstream>,
     peers: RwLock<Arc<[Arc<Peer>]>>,
     changed: Mutex<Instant>,
@@ -52,12 +77,13 @@ struct Ranks {
 }
 
 impl Cluster {
-    /// A cluster of this server alone. The name of the mount, the secret, and the names of servers
-    /// are the same everywhere.
-    pub fn new(mount: &str, own_name: &str, secret: &[u8], origin: Arc<dyn Upstream>) -> Self {
+    /// A cluster of this server alone.
+    pub fn new(config: ClusterConfig<'_>, origin: Arc<dyn Upstream>) -> Self {
+        let ClusterConfig { mount, own_name, secret, clock, log } = config;
         let peers = RwLock::new(Arc::from([]));
         let changed = Mutex::new(Instant::now());
-        Self { mount: mount.into(), own_name: own_name.into(), secret: secret.into(), origin, peers, changed }
+        let proofs = Proofs::new(mount, secret);
+        Self { mount: mount.into(), own_name: own_name.into(), proofs, clock, log, origin, peers, changed }
     }
 
     /// Sets the other servers. Requests under way go on with those that they have asked.
@@ -89,13 +115,6 @@ impl Cluster {
         let changed = *self.changed.lock().unwrap_or_else(PoisonError::into_inner);
         let is_recent = |at: Instant| at.elapsed() < SETTLING_TIME;
         is_recent(changed) || self.peers().iter().any(|peer| peer.changed().is_some_and(is_recent))
-    }
-
-    /// The value of the field with which a request for this target comes from a peer. It is of no
-    /// use for another one.
-    fn proof(&self, target: &str) -> String {
-        let secret = Key::of(&self.secret);
-        Key::of(&[&secret.0[..], self.mount.as_bytes(), b"\0", target.as_bytes()].concat()).to_string()
     }
 
     async fn fetch_ranked(&self, request: UpstreamRequest, is_for_peer: bool) -> Fetched {
@@ -134,10 +153,12 @@ impl Cluster {
         matches!(response.status, 200 | 206 | 304).then(|| of_peer(response, peer, false))
     }
 
-    /// A request as it goes to a peer.
+    /// A request as it goes to a peer. If a connection breaks and it is sent a second time, the
+    /// peer may refuse it, and this server asks the origin by itself.
     fn to_peer(&self, request: &UpstreamRequest) -> UpstreamRequest {
         let mut asked = request.clone();
-        asked.fields.push(PEER_FIELD, self.proof(&request.target).as_bytes());
+        let proof = self.proofs.prove(&request.target, (self.clock)(), random());
+        asked.fields.push(PEER_FIELD, proof.as_bytes());
         asked
     }
 }
@@ -182,12 +203,16 @@ impl Upstream for Cluster {
     }
 
     fn refusal(&self, target: &str, fields: &StoredFields) -> Option<UpstreamFailure> {
-        let given = fields.first(PEER_FIELD)?;
-        let proof = self.proof(target);
-        let differing = given.iter().zip(proof.as_bytes()).fold(0, |all, (given, byte)| all | (given ^ byte));
-        let is_right = given.len() == proof.len() && differing == 0;
-        let reason = "the request has the field of a peer, and does not prove that it has the cluster's token";
-        (!is_right).then(|| UpstreamFailure { status: 502, reason: reason.into() })
+        let refused = match self.proofs.check(fields.first(PEER_FIELD)?, target, (self.clock)()) {
+            Ok(Proven::Once) => return None,
+            Ok(Proven::Repeatable) => {
+                (self.log)("peers of an earlier version", EARLIER_PEER);
+                return None;
+            }
+            Err(refused) => refused,
+        };
+        let reason = format!("the request has the field {PEER_FIELD} of a peer, and {refused}");
+        Some(UpstreamFailure { status: 502, reason: reason.into() })
     }
 }
 

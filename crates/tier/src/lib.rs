@@ -12,11 +12,12 @@
 //! | module | owns |
 //! | --- | --- |
 //! | `ask`, `answer`, `wake` | what loops and the tier tell each other |
+//! | `environment` | the clock and the log, which come from outside |
 //! | `upstream`, `mount` | origins as the tier sees them, and the places that they answer for |
 //! | `mounted` | mounts with their counts |
 //! | `origins`, `folders` | groups of origins as one upstream; folders of trees and buckets |
 //! | `following` | redirects of HTTP origins, and addresses in their responses |
-//! | `peer`, `cluster` | servers that share the fetching from an origin |
+//! | `peer`, `proof`, `cluster` | servers that share the fetching from an origin |
 //! | `tier`, `shared`, `counters` | the threads, and what their tasks share |
 //! | `exchange`, `fetching`, `storing` | one request: what is stored, asked and kept |
 //! | `consistent`, `validating` | objects that are validated together |
@@ -36,6 +37,7 @@ mod collapsing;
 mod consistent;
 mod counters;
 mod entries;
+mod environment;
 mod excerpt;
 mod exchange;
 mod fetching;
@@ -49,6 +51,7 @@ mod mount;
 mod mounted;
 mod origins;
 mod peer;
+mod proof;
 mod purge;
 mod purging;
 mod reader;
@@ -63,9 +66,10 @@ mod wake;
 
 pub use answer::{Answer, BodyPiece, Content, Failure, Fragments, Object, Reader, Relay, Response};
 pub use ask::{Answered, Ask};
-pub use cluster::{Cluster, PART_BYTES, PEER_FIELD};
+pub use cluster::{Cluster, ClusterConfig, PART_BYTES, PEER_FIELD};
 pub use consistent::ConsistentRule;
 pub use counters::Counts;
+pub use environment::{Clock, Log};
 pub use folders::{FolderBody, FolderPage, FolderPages, FolderPieces, FolderView, IncompleteListing, ListedFolder};
 pub use following::{HttpOrigin, Redirects};
 pub use inventory::{Inventory, StoredObject, Wanted, inventory};
@@ -73,7 +77,6 @@ pub use mount::{Mount, RequestFields};
 pub use origins::Origins;
 pub use peer::Peer;
 pub use purge::{Purge, PurgeKind};
-pub use shared::{Clock, Log};
 pub use thalweg_cache::Key;
 pub use thalweg_caching::{OriginPlace, RedirectHost};
 pub use thalweg_origin::{Entry as FolderEntry, Listing as FolderListing};

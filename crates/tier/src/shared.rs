@@ -12,18 +12,12 @@ use crate::activity::Bodies;
 use crate::consistent::Sets;
 use crate::counters::Counters;
 use crate::entries::Entries;
+use crate::environment::{Clock, Log};
 use crate::head::Head;
 use crate::mount::Mount;
 use crate::mounted::Mounted;
 use crate::purge::PurgeLog;
 use crate::store::Store;
-
-/// A source of the time, in seconds since 1970.
-pub type Clock = fn() -> i64;
-
-/// Takes a message for the log, on any thread, with its topic: of those that may come often, each
-/// topic need not be logged every time.
-pub type Log = Box<dyn Fn(&'static str, &str) + Send + Sync>;
 
 pub(crate) struct Shared {
     pub(crate) mounts: RwLock<Vec<Arc<Mounted>>>,

@@ -16,11 +16,12 @@ use crate::ask::{Answered, Ask};
 use crate::consistent::Sets;
 
 use crate::counters::{Counters, Counts};
+use crate::environment::{Clock, Log};
 use crate::exchange::Exchange;
 use crate::mount::Mount;
 use crate::mounted::Mounted;
 use crate::purge::{Purge, PurgeKind, PurgeLog};
-use crate::shared::{Clock, Log, Shared};
+use crate::shared::Shared;
 use crate::store::Store;
 use crate::upstream::UpstreamFailure;
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use thalweg_origin::{
     GroupConfig, Limits, OriginConfig, OriginGroup, OriginKind, Service, Times, Trust, look_up_service,
 };
-use thalweg_tier::{Cluster, Peer, RuntimeHandle, Upstream};
+use thalweg_tier::{Clock, Cluster, ClusterConfig as ClusterPlace, Log, Peer, RuntimeHandle, Upstream};
 use url::Url;
 
 use crate::configuration::{ClusterConfig, server_url};
@@ -95,8 +95,9 @@ impl Identity {
     }
 
     /// The cluster in front of the origins of a mount.
-    pub(super) fn cluster(&self, mount: &str, origin: Arc<dyn Upstream>) -> Cluster {
-        Cluster::new(mount, &self.url, &self.token, origin)
+    pub(super) fn cluster(&self, mount: &str, clock: Clock, log: Log, origin: Arc<dyn Upstream>) -> Cluster {
+        let place = ClusterPlace { mount, own_name: &self.url, secret: &self.token, clock, log };
+        Cluster::new(place, origin)
     }
 
     /// Another server, as far as a mount is concerned; `None` if its URL cannot be used.

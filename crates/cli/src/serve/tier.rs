@@ -21,7 +21,7 @@ use thalweg_serve::{
 };
 use thalweg_sys::clock;
 use thalweg_sys::file::may_make;
-use thalweg_tier::{Answered, Ask, Cluster, ConsistentRule, Mount, Origins, Tier, TierConfig, Upstream};
+use thalweg_tier::{Answered, Ask, Cluster, ConsistentRule, Log, Mount, Origins, Tier, TierConfig, Upstream};
 
 use super::cluster::{self, Identity, Membership, OriginFiles};
 use super::figures::{self, VolumePlace};
@@ -40,6 +40,21 @@ fn threads() -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
     (cpus / 4).clamp(cpus.min(2), 8)
 }
+/// The clock of the tier.
+fn unix_seconds() -> i64 {
+    i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX)
+}
+
+/// A log of the tier, which has no error log before the server reports to one.
+fn log_to(error_log: &Arc<OnceLock<ErrorLog>>) -> Log {
+    let error_log = Arc::clone(error_log);
+    Box::new(move |topic, message| {
+        if let Some(log) = error_log.get() {
+            log.say_once_a_minute(Level::Warning, topic, || message);
+        }
+    })
+}
+
 
 /// The store, opened.
 pub(super) struct OpenedStore {
@@ -321,17 +336,12 @@ impl RunningTier {
     /// The host cannot start threads.
     pub(super) fn start(store: OpenedStore) -> io::Result<Self> {
         let error_log: Arc<OnceLock<ErrorLog>> = Arc::default();
-        let log = Arc::clone(&error_log);
         let tier = Tier::start(TierConfig {
             cache: store.cache,
             threads: threads(),
             name: NAME.into(),
-            clock: || i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX),
-            log: Box::new(move |topic, message| {
-                if let Some(log) = log.get() {
-                    log.say_once_a_minute(Level::Warning, topic, || message);
-                }
-            }),
+            clock: unix_seconds,
+            log: log_to(&error_log),
         })?;
         let (files, volumes) = (store.files.into(), store.volumes.into());
         Ok(Self { tier: Arc::new(tier), files, error_log, mounts: Vec::new(), volumes, membership: None })
@@ -422,8 +432,10 @@ impl RunningTier {
         let pages = OriginPages::new(rules, &settings.mount, others, *listing_bytes_max);
         let pages = pages.map_err(|error| refuse(error.to_string()))?;
         let upstream: Arc<dyn Upstream> = Arc::new(Origins::new(Arc::clone(&origins), http, Arc::new(pages)));
-        let identity = settings.cluster.as_ref();
-        let cluster = identity.map(|identity| Arc::new(identity.cluster(&settings.name, Arc::clone(&upstream))));
+        let cluster = settings.cluster.as_ref().map(|identity| {
+            let log = log_to(&self.error_log);
+            Arc::new(identity.cluster(&settings.name, unix_seconds, log, Arc::clone(&upstream)))
+        });
         let consistent = forwarding.consistent.iter().map(|pattern| ConsistentRule::parse(pattern));
         let number = self.tier.add_mount(Mount {
             name: settings.name.as_str().into(),

@@ -1,15 +1,15 @@
 //! Tiers that fetch from one another.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::support::{Origin, Original, PATIENCE, Stage, bytes, pattern, read};
+use crate::support::{Origin, Original, PATIENCE, Stage, bytes, now, pattern, read};
 use bytes::Bytes;
 use thalweg_caching::{FieldLines, StoredFields};
 use thalweg_tier::{
-    Answer, Ask, BoxFuture, Cluster, Content, Object, PART_BYTES, PEER_FIELD, Peer, Relay, Tier, Upstream,
-    UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse,
+    Answer, Ask, BoxFuture, Cluster, ClusterConfig, Content, Key, Object, PART_BYTES, PEER_FIELD, Peer, Relay, Tier,
+    Upstream, UpstreamContent, UpstreamFailure, UpstreamRequest, UpstreamResponse,
 };
 use thalweg_wire::Version;
 use thalweg_wire::range::RangeSet;
@@ -26,6 +26,14 @@ struct Other {
     hangs: Arc<AtomicBool>,
     /// Requests that came while it hung, but for questions whether it answers.
     unanswered: Arc<AtomicUsize>,
+    /// The last request but for such questions.
+    asked: Arc<Mutex<Option<Proven>>>,
+}
+
+/// A request with its proof.
+struct Proven {
+    target: Box<str>,
+    proof: String,
 }
 
 struct Whole(Option<Bytes>);
@@ -54,6 +62,9 @@ impl Upstream for Other {
                 let (status, fields, content) = (204, StoredFields::default(), Box::new(Whole(None)));
                 return Ok(UpstreamResponse { status, fields, length: None, content, version: None, is_peers: false });
             }
+            let proof = request.fields.first(PEER_FIELD).expect("it comes from a peer");
+            let proof = String::from_utf8(proof.to_vec()).expect("it is text");
+            *self.asked.lock().unwrap() = Some(Proven { target: request.target.clone(), proof });
             let tier = Arc::clone(self.tier.get().expect("all have begun"));
             let answered = tokio::task::spawn_blocking(move || answer(&tier, request));
             Ok(answered.await.expect("no panic"))
@@ -112,8 +123,19 @@ fn answer(tier: &Tier, request: UpstreamRequest) -> UpstreamResponse {
     }
 }
 
+/// A cluster whose log is a list.
+fn cluster(own_name: &str, secret: &[u8], origin: &Arc<Origin>, messages: &Messages) -> Cluster {
+    let messages = Arc::clone(messages);
+    let log = Box::new(move |_: &'static str, message: &str| messages.lock().unwrap().push(message.to_owned()));
+    let config = ClusterConfig { mount: "m", own_name, secret, clock: now, log };
+    Cluster::new(config, Arc::clone(origin) as Arc<dyn Upstream>)
+}
+
+type Messages = Arc<Mutex<Vec<String>>>;
+
 struct Nodes {
     origin: Arc<Origin>,
+    messages: Messages,
     stages: Vec<Stage>,
     clusters: Vec<Arc<Cluster>>,
     others: Vec<Other>,
@@ -138,16 +160,15 @@ impl Nodes {
 fn nodes() -> Nodes {
     let origin = Arc::new(Origin::default());
     let others: Vec<Other> = (0..NODES).map(|_| Other::default()).collect();
-    let upstream = Arc::clone(&origin) as Arc<dyn Upstream>;
-    let clusters: Vec<_> = (0..NODES)
-        .map(|own| Arc::new(Cluster::new("m", &format!("node{own}"), b"secret", Arc::clone(&upstream))))
-        .collect();
+    let messages = Messages::default();
+    let clusters: Vec<_> =
+        (0..NODES).map(|own| Arc::new(cluster(&format!("node{own}"), b"secret", &origin, &messages))).collect();
     let stage = |cluster: &Arc<Cluster>| Stage::before(Arc::clone(cluster) as Arc<dyn Upstream>, Arc::clone(&origin));
     let stages: Vec<Stage> = clusters.iter().map(stage).collect();
     for (other, stage) in others.iter().zip(&stages) {
         assert!(other.tier.set(Arc::clone(&stage.tier)).is_ok());
     }
-    let nodes = Nodes { origin, stages, clusters, others };
+    let nodes = Nodes { origin, messages, stages, clusters, others };
     nodes.set(&[0, 1, 2, 3]);
     nodes
 }
@@ -263,7 +284,7 @@ fn a_node_that_hangs_is_skipped_and_comes_back() {
 #[tokio::test(start_paused = true)]
 async fn a_request_leaves_a_node_that_hangs_within_a_second() {
     let origin = Arc::new(Origin::default());
-    let cluster = Cluster::new("m", "node1", b"secret", Arc::clone(&origin) as Arc<dyn Upstream>);
+    let cluster = cluster("node1", b"secret", &origin, &Messages::default());
     let hanging = Arc::new(Other::default());
     hanging.hangs.store(true, Ordering::Relaxed);
     cluster.set_peers(vec![Arc::new(Peer::new("node0", hanging.clone(), hanging))]);
@@ -311,7 +332,7 @@ fn a_client_cannot_pass_for_a_peer() {
         assert!(failure.status == 502 && failure.reason.contains("token"), "{failure:?}");
     }
     assert_eq!(nodes.origin.count(), 0);
-    let other = Cluster::new("m", "node9", b"other", Arc::clone(&nodes.origin) as Arc<dyn Upstream>);
+    let other = cluster("node9", b"other", &nodes.origin, &nodes.messages);
     let asking = Arc::new(nodes.others[0].clone());
     other.set_peers(vec![Arc::new(Peer::new("node0", asking.clone(), asking))]);
     let stage = Stage::before(Arc::new(other), Arc::clone(&nodes.origin));
@@ -322,6 +343,37 @@ fn a_client_cannot_pass_for_a_peer() {
         assert_eq!(bytes(stage.get(&target)).unwrap(), b"hello");
     }
     assert_eq!(nodes.origin.count(), 8);
+}
+
+#[test]
+fn a_request_of_a_peer_that_somebody_repeats_is_refused() {
+    let nodes = nodes();
+    // The objects of the first node, for which the others ask it.
+    let asked = || nodes.others[0].asked.lock().unwrap().take();
+    let names = (0..).map(|number| format!("/small{number}"));
+    let Proven { target, proof } = names
+        .take(100)
+        .find_map(|target| {
+            nodes.origin.put(&target, Original::new(&LINES, "hello"));
+            assert_eq!(bytes(nodes.stages[1].get(&target)).unwrap(), b"hello");
+            asked()
+        })
+        .expect("the first node has a share");
+    let requests = nodes.origin.count();
+    let Answer::Failed(failure) = nodes.stages[0].ask("GET", &target, &[(PEER_FIELD, &proof)]) else { panic!() };
+    assert!(failure.status == 502 && failure.reason.contains("has come before"), "{failure:?}");
+    assert_eq!((nodes.origin.count(), nodes.messages.lock().unwrap().len()), (requests, 0));
+    assert_eq!(nodes.stages[0].tier.counts().failed, 1, "a refused request is one, too");
+}
+
+#[test]
+fn a_peer_of_an_earlier_version_is_answered_and_warned_of() {
+    let nodes = nodes();
+    nodes.origin.put("/a", Original::new(&LINES, "hello"));
+    let proof = Key::of(&[&Key::of(b"secret").0[..], b"m\0/a"].concat()).to_string();
+    assert_eq!(bytes(nodes.stages[0].ask("GET", "/a", &[(PEER_FIELD, &proof)])).unwrap(), b"hello");
+    let messages = nodes.messages.lock().unwrap();
+    assert!(matches!(&messages[..], [message] if message.contains("Upgrade all servers")), "{messages:?}");
 }
 
 #[test]
