@@ -301,6 +301,20 @@ fn figures_are_those_of_the_requests_that_were_made() {
     ] {
         assert_eq!(metrics.get(&series), Some(&(value as f64)), "{series} in {metrics:#?}");
     }
+    for mount in mounts {
+        let label = format!("{{mount={},outcome=", mount["mount"]);
+        let requests: f64 = metrics.iter().filter(|(series, _)| series.contains(&label)).map(|(_, value)| value).sum();
+        let outcomes = ["held_hits", "hits", "collapsed", "stale", "revalidated", "stale_if_error", "misses"];
+        let outcomes = outcomes.into_iter().chain(["passed", "failed"]);
+        let counted: u64 = outcomes.map(|name| mount["counts"][name].as_u64().unwrap()).sum();
+        assert_eq!((requests, counted), (counted as f64, if mount["mount"] == "/a/" { 5 } else { 1 }), "{mount}");
+    }
+    for (name, total) in figures["counts"].as_object().unwrap() {
+        let sum: u64 = mounts.iter().map(|mount| mount["counts"][name].as_u64().unwrap()).sum();
+        // Purges by an operator are no mount's.
+        let is_total = name == "purges" || json!(sum) == *total;
+        assert!(is_total, "{name}: {figures:#}");
+    }
     let page = String::from_utf8(fetch(&[], &mirror.status).body).unwrap();
     for part in ["Disk cache", "Volumes", "Origins", "60.0", ">up<", ">open<"] {
         assert!(page.contains(part), "{part}: {page}");

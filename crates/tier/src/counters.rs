@@ -1,6 +1,7 @@
 //! Counts of answers and of what they cost the origins, since the start.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -37,7 +38,8 @@ counters! {
     held_hits,
     /// Requests answered from the store.
     hits,
-    /// Hits and collapsed requests for which a part of the body had to be fetched.
+    /// Those of the hits, of the stale and of the collapsed requests for which a part of the body
+    /// had to be fetched.
     partial,
     /// Requests answered from the store after an origin confirmed it.
     revalidated,
@@ -86,6 +88,50 @@ impl Counts {
     /// Requests that were answered without one of their own to an origin for the response.
     pub fn hit_requests(&self) -> u64 {
         self.held_hits + self.hits + self.stale + self.collapsed
+    }
+}
+
+/// The counter of an outcome.
+pub(crate) type OutcomeCounter = fn(&Counters) -> &AtomicU64;
+
+/// The outcome of a request, which is counted once the answer is final: a member of a consistent
+/// set may be answered several times.
+#[derive(Default)]
+pub(crate) struct OutcomeNote(Mutex<Note>);
+
+#[derive(Default)]
+struct Note {
+    counter: Option<OutcomeCounter>,
+    is_partial: bool,
+}
+
+impl OutcomeNote {
+    /// Forgets what was noted of an earlier answer.
+    pub(crate) fn clear(&self) {
+        self.change(|note| *note = Note::default());
+    }
+
+    pub(crate) fn set(&self, counter: OutcomeCounter) {
+        self.change(|note| note.counter = Some(counter));
+    }
+
+    /// A part of the body has to be fetched.
+    pub(crate) fn set_partial(&self) {
+        self.change(|note| note.is_partial = true);
+    }
+
+    /// Counts the last answer.
+    pub(crate) fn count(&self, counters: &Counters) {
+        self.change(|note| {
+            if let Some(counter) = note.counter {
+                Counters::add(counter(counters), 1);
+            }
+            Counters::add(&counters.partial, u64::from(note.is_partial));
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Note)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 

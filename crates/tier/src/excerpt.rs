@@ -43,21 +43,26 @@ impl Fragments for Sent {
     fn reader(self: Arc<Self>, range: Range<u64>) -> Box<dyn Reader> {
         let Excerpt { first, bytes, .. } = &*self.excerpt;
         let piece = if self.excerpt.covers((range.start, range.end)) {
-            Counters::add(&self.mount.counters.served_bytes, range.end - range.start);
             Ok(bytes.slice((range.start - first) as usize..(range.end - first) as usize))
         } else {
             Err("only a part of the object is stored".into())
         };
-        Box::new(ExcerptReader(Some(piece)))
+        Box::new(ExcerptReader { piece: Some(piece), mount: Arc::clone(&self.mount) })
     }
 }
 
-struct ExcerptReader(Option<Result<Bytes, Arc<str>>>);
+struct ExcerptReader {
+    piece: Option<Result<Bytes, Arc<str>>>,
+    mount: Arc<Mounted>,
+}
 
 impl Reader for ExcerptReader {
     fn next(&mut self, _: Wake) -> BodyPiece {
-        match self.0.take() {
-            Some(Ok(bytes)) if !bytes.is_empty() => BodyPiece::Bytes(bytes),
+        match self.piece.take() {
+            Some(Ok(bytes)) if !bytes.is_empty() => {
+                Counters::add(&self.mount.counters.served_bytes, bytes.len() as u64);
+                BodyPiece::Bytes(bytes)
+            }
             Some(Err(reason)) => BodyPiece::Failed(reason),
             _ => BodyPiece::End,
         }

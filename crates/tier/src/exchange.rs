@@ -1,7 +1,6 @@
 //! One request and its answer: what the store has, whether the origin is asked, and by whom.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use thalweg_cache::Key;
@@ -17,7 +16,7 @@ use crate::ask::Ask;
 use crate::cluster::PEER_FIELD;
 use crate::collapsing::{FetchKey, FetchOutcome, FetchOwner, Role};
 use crate::consistent::Set;
-use crate::counters::Counters;
+use crate::counters::{OutcomeCounter, OutcomeNote};
 use crate::entries::InUse;
 use crate::fragmented::{FragmentSource, Fragmented, Source, without_conditions};
 use crate::head::{Body, Head, Variant};
@@ -37,6 +36,8 @@ pub(crate) struct Exchange {
     pub(super) directives: RequestDirectives,
     pub(super) arrived: i64,
     pub(super) entry: InUse,
+    /// The outcome for the client, if one waits for the answer.
+    pub(super) note: Arc<OutcomeNote>,
     /// No client waits for its answer.
     pub(super) is_beside: bool,
 }
@@ -105,14 +106,8 @@ impl Exchange {
         let directives = RequestDirectives::of(&ask.fields);
         let arrived = (shared.clock)();
         let entry = shared.entries.enter(key);
-        Self { shared, mount, ask, name, key, uri, directives, arrived, entry, is_beside: false }
-    }
-
-    /// Counts the outcome of a request, if it is a client's.
-    pub(super) fn count(&self, counter: impl FnOnce(&Counters) -> &AtomicU64) {
-        if !self.is_beside {
-            Counters::add(counter(&self.mount.counters), 1);
-        }
+        let note = Arc::default();
+        Self { shared, mount, ask, name, key, uri, directives, arrived, entry, note, is_beside: false }
     }
 
     pub(super) fn now(&self) -> i64 {
@@ -129,16 +124,19 @@ impl Exchange {
 
     /// The answer.
     pub(crate) async fn answer(&self) -> Answer {
-        match self.set() {
+        let answer = match self.set() {
             Some(set) => self.answer_in_set(&set).await,
             None => self.answer_by(None).await,
-        }
+        };
+        self.note.count(&self.mount.counters);
+        answer
     }
 
     /// The answer by what is stored, or by the origin. Requests for the same object that have to
     /// ask the origin wait for the first one of them, as long as its response may be for them, too.
     pub(super) async fn answer_by(&self, set: Option<&Arc<Set>>) -> Answer {
         let (mut waited, mut is_set_valid, mut owner) = (Waited::default(), false, None);
+        self.note.clear();
         loop {
             let in_use = match set {
                 Some(set) => Some(set.in_use.read().await),
@@ -247,13 +245,15 @@ impl Exchange {
     async fn step(&self, head: &Head, has_waited: bool, owner: &mut Option<FetchOwner>) -> Step {
         let stored: Vec<_> = head.variants.iter().map(|variant| &variant.response).collect();
         let now = self.now();
-        let counters = &self.mount.counters;
+        let hits: OutcomeCounter = |counters| &counters.hits;
+        let stale: OutcomeCounter = |counters| &counters.stale;
+        let collapsed: OutcomeCounter = |counters| &counters.collapsed;
         let (index, counter, question) = match decide(&self.mount.policy, &self.request(), &stored, now) {
-            Decision::Fresh { index } => (index, if has_waited { &counters.collapsed } else { &counters.hits }, None),
-            Decision::Stale { index } => (index, &counters.stale, None),
+            Decision::Fresh { index } => (index, if has_waited { collapsed } else { hits }, None),
+            Decision::Stale { index } => (index, stale, None),
             Decision::StaleWhileRevalidate { index, .. } => {
                 self.validate_beside();
-                (index, &counters.stale, None)
+                (index, stale, None)
             }
             // It came while this request waited, and is as new as a response to it can be.
             Decision::Validate(Validation { selected: Some(index), .. })
@@ -261,13 +261,13 @@ impl Exchange {
                     && stored[index].times.request >= self.arrived
                     && !head.variants[index].is_invalidated =>
             {
-                (index, &counters.collapsed, None)
+                (index, collapsed, None)
             }
             Decision::Validate(validation) => {
                 let (reason, fallback) = (validation.reason, validation.fallback);
-                (0, &counters.hits, Some(Question::new(Some(validation), reason, fallback)))
+                (0, hits, Some(Question::new(Some(validation), reason, fallback)))
             }
-            Decision::Fetch { reason, fallback } => (0, &counters.hits, Some(Question::new(None, reason, fallback))),
+            Decision::Fetch { reason, fallback } => (0, hits, Some(Question::new(None, reason, fallback))),
             Decision::GatewayTimeout => return Step::Answer(self.nothing_stored()),
         };
         if let Some(question) = question {
@@ -279,7 +279,7 @@ impl Exchange {
         *owner = None;
         match self.answer_from_store(&head.variants[index], Outcome::Hit).await {
             Some(answer) => {
-                Counters::add(counter, 1);
+                self.note.set(counter);
                 Step::Answer(answer)
             }
             // The store has lost the bytes that are wanted, and the origin has others.
@@ -303,7 +303,7 @@ impl Exchange {
                 content: Relay::Memory(Bytes::new()),
             });
         }
-        self.count(|counters| &counters.failed);
+        self.note.set(|counters| &counters.failed);
         let reason = "the client wants a stored response, and none can be used".into();
         Answer::Failed(Failure { status: 504, reason, cache_status: cache_status.into() })
     }
@@ -327,7 +327,7 @@ impl Exchange {
             return;
         }
         let mut other = self.clone();
-        other.is_beside = true;
+        (other.note, other.is_beside) = (Arc::default(), true);
         self.shared.runtime.spawn(async move {
             // The client's conditions and range are not those of the validation.
             other.ask.fields = without_conditions(&other.ask.fields);
@@ -365,7 +365,7 @@ impl Exchange {
                         if outcome == Outcome::Hit {
                             let reason = ForwardReason::Partial;
                             outcome = Outcome::Forward { reason, status: None, stored: true, collapsed: true };
-                            self.count(|counters| &counters.partial);
+                            self.note.set_partial();
                         }
                     }
                 }
@@ -453,11 +453,7 @@ impl Exchange {
             fields.push("Cache-Status", cache_status.as_bytes());
             let length = Some(variant.body.length());
             let content = match content {
-                Content::Memory(bytes) => {
-                    let is_sent = self.method() != Method::Head;
-                    Counters::add(&self.mount.counters.served_bytes, if is_sent { bytes.len() as u64 } else { 0 });
-                    Relay::Memory(bytes)
-                }
+                Content::Memory(bytes) => Relay::Memory(bytes),
                 Content::Fragments(object) => Relay::Stream(object.reader(0..variant.body.length())),
             };
             return Answer::Response(Response { status: response.status, fields, length, content });

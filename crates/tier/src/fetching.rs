@@ -177,7 +177,7 @@ impl Exchange {
             (self.shared.log)("stale responses", &message);
             return answer;
         }
-        self.count(|counters| &counters.failed);
+        self.note.set(|counters| &counters.failed);
         let outcome = Outcome::Forward { reason, status: None, stored: false, collapsed: false };
         let status = CacheStatus { outcome, ttl_seconds: None, key: None, detail: None };
         let cache_status = status.value(&self.shared.name).into();
@@ -201,7 +201,7 @@ impl Exchange {
     ) -> Option<Answer> {
         let outcome = Outcome::Forward { reason, status, stored: false, collapsed: false };
         let answer = self.answer_from_store(&head.variants[index], outcome).await?;
-        self.count(|counters| &counters.stale_if_error);
+        self.note.set(|counters| &counters.stale_if_error);
         Some(answer)
     }
 
@@ -250,7 +250,7 @@ impl Exchange {
         release(owner, FetchOutcome::Stored);
         let outcome = Outcome::Forward { reason, status: Some(304), stored: true, collapsed: false };
         let answer = self.answer_from_store(chosen, outcome).await?;
-        self.count(|counters| &counters.revalidated);
+        self.note.set(|counters| &counters.revalidated);
         Some(answer)
     }
 
@@ -278,7 +278,7 @@ impl Exchange {
             chosen.response.freshen(&self.mount.policy, &self.ask.fields, fields, *times);
             let outcome = Outcome::Forward { reason: *reason, status: Some(*status), stored: true, collapsed: false };
             if let Some(answer) = self.answer_from_store(&chosen, outcome).await {
-                self.count(|counters| &counters.revalidated);
+                self.note.set(|counters| &counters.revalidated);
                 return answer;
             }
         }
@@ -344,7 +344,7 @@ impl Exchange {
     /// Answers with the origin's response as it is; `first` are bytes of its content that have come
     /// already.
     pub(super) fn relay(&self, received: Received, first: Option<Bytes>) -> Answer {
-        self.count(|counters| &counters.passed);
+        self.note.set(|counters| &counters.passed);
         let Received { response, reason, .. } = received;
         let UpstreamResponse { status, fields, length, content, .. } = response;
         let fields = self.relayed_fields(&fields, self.outcome(&reason, false));

@@ -38,6 +38,7 @@ impl Mounted {
             return Some(UpstreamFailure { status: LOOP_DETECTED, reason });
         }
         let refusal = self.mount.upstream.refusal(&ask.target, &ask.fields);
+        Counters::add(&self.counters.failed, u64::from(refusal.is_some()));
         self.mount.request_fields.dropped.iter().for_each(|name| ask.fields.remove(name));
         self.gateway.forward_request(Method::from_name(&ask.method), ask.version, &mut ask.fields);
         refusal

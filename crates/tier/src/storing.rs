@@ -13,7 +13,7 @@ use thalweg_wire::Method;
 
 use crate::answer::{Answer, Content, Relay, Response};
 use crate::collapsing::{FetchOutcome, FetchOwner, Put, SharedResponse, release};
-use crate::counters::Counters;
+use crate::counters::OutcomeCounter;
 use crate::excerpt::Excerpt;
 use crate::exchange::Exchange;
 use crate::fetching::Received;
@@ -152,13 +152,12 @@ impl Exchange {
 
     /// Answers with the response that another request got.
     pub(super) fn answer_shared(&self, response: &SharedResponse, reason: ForwardReason) -> Answer {
-        self.count(|counters| &counters.collapsed);
+        self.note.set(|counters| &counters.collapsed);
         let outcome = Outcome::Forward { reason, status: None, stored: false, collapsed: true };
         let fields = self.relayed_fields(&response.fields, outcome);
         let length = Some(response.bytes.len() as u64);
         let is_sent = self.method() != Method::Head;
         let bytes = if is_sent { response.bytes.clone() } else { Bytes::new() };
-        Counters::add(&self.mount.counters.served_bytes, bytes.len() as u64);
         Answer::Response(Response { status: response.status, fields, length, content: Relay::Memory(bytes) })
     }
 
@@ -231,12 +230,11 @@ impl Exchange {
         };
         received.response.status = 200;
         received.response.fields.remove("content-range");
-        self.count(|counters| &counters.misses);
         let excerpt = Arc::new(Excerpt { first: range.range.first, bytes, length: range.complete_bytes });
         let (variant, fields) = self.variant(&received, Body::Excerpt(Arc::clone(&excerpt)));
         let put = self.put(Arc::clone(&variant), received.purges).await;
         release(owner, FetchOutcome::of_storing(put));
-        let outcome = self.outcome(&received.reason, put == Put::Stored);
+        let outcome = self.outcome_of(&received.reason, put);
         self.answer_with(&variant, Some(fields), Content::Fragments(excerpt.for_mount(&self.mount)), outcome)
     }
 
@@ -247,7 +245,6 @@ impl Exchange {
         (length, first, end): (u64, u64, u64),
         owner: &mut Option<FetchOwner>,
     ) -> Answer {
-        self.count(|counters| &counters.misses);
         let purges = received.purges;
         let (mut variant, fields) = self.variant(&received, Body::Fragments { key: self.new_key(), length });
         let _change = self.entry.change.lock().await;
@@ -264,7 +261,7 @@ impl Exchange {
         object.begin(first, end, received.response);
         let put = self.put_into((head, &latest), Arc::clone(&variant), purges).await;
         release(owner, FetchOutcome::of_storing(put));
-        let outcome = self.outcome(&received.reason, put == Put::Stored);
+        let outcome = self.outcome_of(&received.reason, put);
         self.answer_with(&variant, Some(fields), Content::Fragments(object), outcome)
     }
 
@@ -284,7 +281,6 @@ impl Exchange {
             Collected::Beginning(bytes) => return self.pass_too_long(received, Some(bytes), owner),
             Collected::CutOff(bytes, reason) => return self.cut_off(received, bytes, reason).await,
         };
-        self.count(|counters| &counters.misses);
         let length = bytes.len() as u64;
         let body = if length <= INLINE_BYTES_MAX {
             Body::Inline(bytes.clone())
@@ -295,7 +291,7 @@ impl Exchange {
             if !self.shared.stored(appended) {
                 release(owner, FetchOutcome::Alone);
                 let (variant, fields) = self.variant(&received, Body::Inline(bytes.clone()));
-                let outcome = self.outcome(&received.reason, false);
+                let outcome = self.outcome_of(&received.reason, Put::Refused);
                 return self.answer_with(&variant, Some(fields), Content::Memory(bytes), outcome);
             }
             Body::Fragments { key, length }
@@ -303,13 +299,13 @@ impl Exchange {
         let (variant, fields) = self.variant(&received, body);
         let put = self.put(Arc::clone(&variant), received.purges).await;
         release(owner, FetchOutcome::of_storing(put));
-        let outcome = self.outcome(&received.reason, put == Put::Stored);
+        let outcome = self.outcome_of(&received.reason, put);
         self.answer_with(&variant, Some(fields), Content::Memory(bytes), outcome)
     }
 
     /// Relays content whose length is not known, and stores it when it has come to its end.
     fn store_unknown(&self, mut received: Received, first: Bytes, owner: &mut Option<FetchOwner>) -> Answer {
-        self.count(|counters| &counters.misses);
+        self.note.set(|counters| &counters.misses);
         // Others would wait for its end.
         self.note_uncacheable();
         release(owner, FetchOutcome::Alone);
@@ -351,7 +347,7 @@ impl Exchange {
 
     /// Answers with content that was cut off, in the same way.
     async fn cut_off(&self, received: Received, bytes: Bytes, reason: Arc<str>) -> Answer {
-        self.count(|counters| &counters.passed);
+        self.note.set(|counters| &counters.passed);
         let outcome = self.outcome(&received.reason, false);
         let fields = self.relayed_fields(&received.response.fields, outcome);
         let (writer, reader) = channel(&self.mount.counters);
@@ -421,6 +417,15 @@ impl Exchange {
             sent.push("Date", &date.unwrap_or_default());
         }
         (Arc::new(Variant::new(stored, body)), sent)
+    }
+
+    /// The outcome of a response that was to be stored, which is noted.
+    fn outcome_of(&self, reason: &ForwardReason, put: Put) -> Outcome {
+        let is_stored = put == Put::Stored;
+        let (misses, passed): (OutcomeCounter, OutcomeCounter) =
+            (|counters| &counters.misses, |counters| &counters.passed);
+        self.note.set(if is_stored { misses } else { passed });
+        self.outcome(reason, is_stored)
     }
 
     pub(super) fn outcome(&self, reason: &ForwardReason, stored: bool) -> Outcome {

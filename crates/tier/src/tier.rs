@@ -159,7 +159,7 @@ impl Tier {
     }
 
     /// Counts requests for a mount that a loop answered with what it held, and the bytes of bodies
-    /// in memory that it sent.
+    /// in memory that it sent, held or not.
     pub fn count_held_hits(&self, mount: usize, requests: u64, bytes: u64) {
         if let Some(mount) = self.shared.mount(mount) {
             Counters::add(&mount.counters.held_hits, requests);
@@ -175,14 +175,12 @@ impl Tier {
 
     /// The counts since the start, of all mounts.
     pub fn counts(&self) -> Counts {
-        let mut sum = self.shared.counters.read();
-        self.counts_of_mounts().iter().for_each(|(_, counts)| sum.add(counts));
-        sum
+        self.counts_and_mounts().0
     }
 
-    /// The counts since the start of each mount that there ever was, by its name. Those of the
-    /// store, and of purges by an operator, are no mount's.
-    pub fn counts_of_mounts(&self) -> Vec<(Box<str>, Counts)> {
+    /// The counts since the start: of all mounts, and of each mount that there ever was, by its
+    /// name. Those of the store, and of purges by an operator, are no mount's.
+    pub fn counts_and_mounts(&self) -> (Counts, Vec<(Box<str>, Counts)>) {
         let mounts = self.shared.mounts.read().unwrap_or_else(PoisonError::into_inner);
         let mut counts: Vec<(Box<str>, Counts)> = Vec::new();
         for mount in mounts.iter() {
@@ -190,7 +188,10 @@ impl Tier {
                 counts.push((mount.name.clone(), mount.counters.read()));
             }
         }
-        counts
+        // Of the same readings: requests go on meanwhile.
+        let mut sum = self.shared.counters.read();
+        counts.iter().for_each(|(_, of_mount)| sum.add(of_mount));
+        (sum, counts)
     }
 
     /// The store.

@@ -25,12 +25,15 @@ impl VolumePlace {
 /// The figures of a tier, with the origins of each mount by its name, and the volumes that were
 /// named.
 pub(super) fn of(tier: &Tier, origins: &[(String, Arc<OriginGroup>)], volumes: &[VolumePlace]) -> TierFigures {
-    let mounts = tier.counts_of_mounts().into_iter();
+    let (total, mounts) = tier.counts_and_mounts();
     let volumes = of_volumes(tier, volumes);
     let oldest_s = volumes.iter().filter_map(|volume| volume.oldest_s).min();
     TierFigures {
-        total: tier.counts().into(),
-        mounts: mounts.map(|(name, counts)| TierMount { mount: name.into(), shares: counts.into() }).collect(),
+        total: total.into(),
+        mounts: mounts
+            .into_iter()
+            .map(|(name, counts)| TierMount { mount: name.into(), shares: counts.into() })
+            .collect(),
         origins: origins
             .iter()
             .flat_map(|(mount, group)| group.statistics().into_iter().map(move |origin| of_origin(mount, origin)))

@@ -6,6 +6,7 @@ use crate::support::{
 };
 use bytes::Bytes;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thalweg_caching::{FieldLines, StoredFields};
 use thalweg_tier::{
@@ -406,6 +407,33 @@ fn members_that_were_stored_by_an_earlier_process_are_validated_first() {
     stage.origin.put(packages, of("two"));
     assert_eq!(bytes(stage.get(packages)).unwrap(), b"two");
     assert_eq!(bytes(stage.get(release)).unwrap(), b"two");
+}
+
+/// An origin whose object is another one at each request.
+#[derive(Default)]
+struct Changing(AtomicUsize);
+
+impl Upstream for Changing {
+    fn fetch(&self, _: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>> {
+        let tag = format!("\"{}\"", self.0.fetch_add(1, Ordering::SeqCst));
+        let mut fields = StoredFields::default();
+        [FRESH, ("ETag", &tag)].iter().for_each(|(name, value)| fields.push(name, value.as_bytes()));
+        let content = Box::new(OnePart(Some(Bytes::from("x"))));
+        let response =
+            UpstreamResponse { status: 200, fields, length: Some(1), content, version: None, is_peers: false };
+        Box::pin(async { Ok(response) })
+    }
+}
+
+#[test]
+fn a_member_of_a_set_that_is_answered_anew_is_counted_once() {
+    let origin = Arc::new(Changing::default());
+    let stage = Stage::before(Arc::clone(&origin) as Arc<dyn Upstream>, Arc::new(Origin::default()));
+    for target in ["/dists/sid/x", "/dists/sid/y"] {
+        assert_eq!(bytes(stage.get(target)).unwrap(), b"x");
+    }
+    assert_eq!(origin.0.load(Ordering::SeqCst), 4, "the set was validated");
+    assert_eq!(stage.tier.counts().requests(), 2, "{:?}", stage.tier.counts());
 }
 
 /// An origin that answers every request with the first five of ten bytes.

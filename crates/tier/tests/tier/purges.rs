@@ -166,7 +166,7 @@ fn each_request_is_counted_once_and_each_byte() {
     };
     assert_eq!(counts, expected);
     assert_eq!((counts.requests(), counts.hit_requests()), (22, 12));
-    assert_eq!(stage.tier.counts_of_mounts()[0].1, Counts { store_failures: 0, ..counts });
+    assert_eq!(stage.tier.counts_and_mounts().1[0].1, Counts { store_failures: 0, ..counts });
 }
 
 #[test]

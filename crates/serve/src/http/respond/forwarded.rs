@@ -228,18 +228,22 @@ impl Responder {
         out: &mut impl Encoder,
     ) -> Summary {
         let OriginResponse { status, fields, length, content } = response;
-        let Some(forwarder) = &self.forwarder else { return Summary::nothing(status, number) };
+        let Self { origin, forwarder: Some(forwarder), .. } = self else { return Summary::nothing(status, number) };
+        // RFC 9110, 6.4.1.
+        let has_content = request.method != Method::Head && !matches!(status, 204 | 304);
         let (body, length) = match content {
             Relay::Memory(bytes) if bytes.is_empty() => (None, length),
             Relay::Memory(bytes) => {
+                let mount = origin.namespace().forwarding.as_ref().and_then(|mounts| mounts.get(number));
+                if let Some(mount) = mount.filter(|_| has_content) {
+                    forwarder.count_bytes(mount, bytes.len() as u64);
+                }
                 let length = Some(bytes.len() as u64);
                 let reader = Box::new(MemoryReader(bytes));
                 (Some(BodyReader::new(reader, length, Arc::clone(forwarder.inbox()))), length)
             }
             Relay::Stream(reader) => (Some(BodyReader::new(reader, length, Arc::clone(forwarder.inbox()))), length),
         };
-        // RFC 9110, 6.4.1.
-        let has_content = request.method != Method::Head && !matches!(status, 204 | 304);
         let body = body.filter(|_| has_content);
         let length = if has_content && body.is_none() { Some(0) } else { length };
         let delivery = match status {

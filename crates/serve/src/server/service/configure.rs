@@ -40,6 +40,10 @@ impl Service {
         let origin = LocalOrigin::new(Arc::new(sites), &config.cache, subscription).succeeding(&responder.origin);
         responder.listings = Listings::new(Arc::clone(origin.namespace()), &config.cache, Arc::clone(&self.inbox));
         responder.origin = origin;
+        // The tier that goes on gets the counts of those of before.
+        if let Some(forwarder) = &mut responder.forwarder {
+            forwarder.report_hits();
+        }
         // Held objects may be of other mounts.
         responder.forwarder = tier.map(|tier| forwarder_of(responder, tier, &self.inbox, &config.cache));
         open_gate(responder, requests, config.client_field);

@@ -153,8 +153,10 @@ impl Collector {
 
     /// All figures.
     pub(crate) fn status(&self, second: i64) -> Status {
-        let totals = self.totals();
-        let loops = self.loops();
+        // Each counter is read once, so that the figures add up although requests go on.
+        let of_loops: Vec<Totals> = self.published.iter().map(Published::totals).collect();
+        let totals = sum(&of_loops);
+        let loops = self.loops(&of_loops);
         let mounts = self.mounts();
         let today: u64 = mounts.iter().map(|mount| mount.downloads_now).sum();
         let [ok, moved, refused, failed] = totals.responses;
@@ -207,15 +209,13 @@ impl Collector {
     }
 
     fn totals(&self) -> Totals {
-        let mut sum = Totals::default();
-        self.published.iter().for_each(|of_loop| sum.add(&of_loop.totals()));
-        sum
+        sum(&self.published.iter().map(Published::totals).collect::<Vec<_>>())
     }
 
-    fn loops(&self) -> Vec<LoopStatus> {
-        let loops = self.published.iter().zip(&self.registry.loops).enumerate();
-        let status = |(loop_index, (published, cells)): (usize, (&Published, &LoopCells))| {
-            let Totals { open, requests, bytes, .. } = published.totals();
+    fn loops(&self, totals: &[Totals]) -> Vec<LoopStatus> {
+        let loops = totals.iter().zip(&self.registry.loops).enumerate();
+        let status = |(loop_index, (totals, cells)): (usize, (&Totals, &LoopCells))| {
+            let Totals { open, requests, bytes, .. } = *totals;
             let LoopFigures { cache_misses, cache_entries, cache_bytes, .. } = cells.figures();
             LoopStatus { loop_index, connections: open, requests, bytes, cache_entries, cache_bytes, cache_misses }
         };
@@ -262,6 +262,12 @@ impl Collector {
         let (requests_per_s, bytes_per_s) = pairs.map(|(first, last)| between(first, last)).unzip();
         Curve { requests_per_s, bytes_per_s }
     }
+}
+
+fn sum(of_loops: &[Totals]) -> Totals {
+    let mut sum = Totals::default();
+    of_loops.iter().for_each(|totals| sum.add(totals));
+    sum
 }
 
 /// Requests and bytes per second from one sample to another, to a tenth.

@@ -16,6 +16,7 @@ pub(super) fn markup(tier: &TierFigures, second: i64) -> Markup {
 
 fn mounts(tier: &TierFigures) -> Markup {
     let total = &tier.total;
+    let has_peers = total.counts.peer_requests > 0;
     markup! {
         section {
             h2 { "Disk cache" }
@@ -29,33 +30,37 @@ fn mounts(tier: &TierFigures) -> Markup {
             }
             div.scroll { table {
                 thead { tr {
-                    th { "Mount" } th.n { "Requests" } th.n { "Hits" } th.n { "By bytes" } th.n { "Validated" } th.n { "Stale" } th.n { "Misses" }
-                    th.n { "Not stored" } th.n { "Failed" } th.n { "Served" } th.n { "From origins" }
+                    th { "Mount" } th.n { "Requests" } th.n { "Hits" } th.n { "Stale" } th.n { "Validated" } th.n { "Misses" } th.n { "Not stored" }
+                    th.n { "Failed" } th.n { "Hit ratio" } th.n { "By bytes" } th.n { "Served" } th.n { "From origins" }
+                    @if has_peers { th.n { "From peers" } }
                 } }
                 tbody {
-                    @for mount in &tier.mounts { (row(&mount.mount, &mount.shares)) }
-                    @if tier.mounts.len() > 1 { (row("all", total)) }
+                    @for mount in &tier.mounts { (row(&mount.mount, &mount.shares, has_peers)) }
+                    @if tier.mounts.len() > 1 { (row("all", total, has_peers)) }
                 }
             } }
         }
     }
 }
 
-fn row(name: &str, shares: &Shares) -> Markup {
+/// The counts and shares of a mount. The counts behind the requests add up to them.
+fn row(name: &str, shares: &Shares, has_peers: bool) -> Markup {
     let counts = &shares.counts;
     markup! {
         tr {
             th scope="row" { (name) }
             td.n { (count(counts.requests())) }
-            td.n { (percent(shares.hit_ratio)) }
-            td.n { (percent(shares.byte_hit_ratio)) }
-            td.n { (count(counts.revalidated)) }
+            td.n { (count(counts.held_hits + counts.hits + counts.collapsed)) }
             td.n { (count(counts.stale + counts.stale_if_error)) }
+            td.n { (count(counts.revalidated)) }
             td.n { (count(counts.misses)) }
             td.n { (count(counts.passed)) }
             td.n { (count(counts.failed)) }
+            td.n { (percent(shares.hit_ratio)) }
+            td.n { (percent(shares.byte_hit_ratio)) }
             td.n { (bytes(counts.served_bytes)) }
             td.n { (bytes(counts.origin_bytes)) }
+            @if has_peers { td.n { (bytes(counts.peer_bytes)) } }
         }
     }
 }
@@ -141,13 +146,51 @@ fn percent(share: Option<f64>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tier::Counts;
+
     use super::*;
+    use crate::content::tier_figures::TierMount;
 
     #[test]
     fn shares_are_not_rounded_up() {
         for (share, text) in [(None, "-"), (Some(0.99999), "99.9 %"), (Some(1.0), "100.0 %"), (Some(0.0), "0.0 %")] {
             assert_eq!(percent(share).replace('\u{a0}', " "), text);
         }
+    }
+
+    #[test]
+    fn the_counts_of_a_row_add_up_to_its_requests() {
+        let counts = Counts {
+            held_hits: 1,
+            hits: 2,
+            collapsed: 4,
+            stale: 8,
+            stale_if_error: 16,
+            revalidated: 32,
+            misses: 64,
+            passed: 128,
+            failed: 256,
+            partial: 3,
+            peer_requests: 1,
+            peer_bytes: 77,
+            ..Counts::default()
+        };
+        let mount = |name: &str| TierMount { mount: name.to_owned(), shares: counts.into() };
+        let mut total = counts;
+        total.add(&counts);
+        let mounts = vec![mount("/a/"), mount("/b/")];
+        let page = markup(&TierFigures { total: total.into(), mounts, ..TierFigures::default() }, 0).into_string();
+        let cells = |row: &str| {
+            let row = page.split("<tr>").find(|other| other.contains(&format!(">{row}<"))).expect("a row");
+            row.split("<td class=\"n\">").skip(1).map(|cell| cell.split('<').next().unwrap().to_owned()).collect()
+        };
+        let number = |cell: &String| cell.replace(',', "").parse::<u64>().unwrap();
+        for (row, requests) in [("/a/", 511), ("/b/", 511), ("all", 1022)] {
+            let cells: Vec<String> = cells(row);
+            assert_eq!((cells.len(), number(&cells[0])), (12, requests), "{cells:?}");
+            assert_eq!(cells[1..7].iter().map(number).sum::<u64>(), requests, "{cells:?}");
+        }
+        assert!(page.contains("From peers") && page.contains("77"), "{page}");
     }
 
     #[test]
