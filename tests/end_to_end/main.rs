@@ -20,6 +20,7 @@
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`cache`] | volumes of the disk cache on the command line |
 //! | [`forwarding`], [`purging`] | the server in front of origins; purging from it, and its figures |
+//! | [`secrets`] | files with tokens and keys that all users can read |
 //! | [`disk`] | the benchmark of a file system, its folders, a full disk |
 //! | [`doctor`] | settings of the host: examined, changed, put back |
 //! | [`live_view`] | the live view on a pseudo terminal, colours, widths; the stream of intervals |
@@ -130,6 +131,7 @@ mod rewritten;
 mod run;
 mod sandbox;
 mod scripted;
+mod secrets;
 mod serve;
 mod server;
 mod sessions;

@@ -8,7 +8,7 @@ use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::state::StateDirectory;
 
-const FILE: &str = "account.json";
+pub(crate) const FILE: &str = "account.json";
 
 /// The file of the account.
 #[derive(Serialize, Deserialize)]

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::mem;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use instant_acme::{Account, CertificateIdentifier, OrderStatus};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::account::{check_account, forget_account, new_account, stored_account};
+use crate::account::{self, check_account, forget_account, new_account, stored_account};
 use crate::authority::Authority;
 use crate::certificate::{self, StoredCertificate};
 use crate::challenge::ChallengeKind;
@@ -51,6 +52,12 @@ struct BegunOrder {
 }
 
 impl Client {
+    /// The files of a state directory that have keys.
+    #[must_use]
+    pub fn secret_files(state: &Path) -> [PathBuf; 3] {
+        [account::FILE, certificate::FILE, ORDER].map(|name| state.join(name))
+    }
+
     /// Opens the state directory, which is created if there is none, and locks it for as long as
     /// the client lives. Nothing is sent.
     ///

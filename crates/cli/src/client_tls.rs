@@ -10,6 +10,7 @@ use thalweg_wire::Version;
 
 use crate::exit::Failure;
 use crate::options::ClientTlsOptions;
+use crate::secret_file;
 
 /// TLS on the connections of a load with this version of HTTP; `None` for a target without it.
 ///
@@ -59,6 +60,7 @@ fn protocol(http: Version) -> &'static [u8] {
 
 fn certificate(options: &ClientTlsOptions) -> Result<Option<Certificate>, Failure> {
     let (Some(chain), Some(key)) = (&options.cert, &options.key) else { return Ok(None) };
+    secret_file::warn(key);
     let (chain, key) = (read("cert", chain)?, read("key", key)?);
     let refused = |error: SettingsError| Failure::usage(format!("--cert and --key: {error}"));
     Certificate::of_pem(&chain, &key).map(Some).map_err(refused)

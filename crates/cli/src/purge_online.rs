@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use thalweg_observe::remote::Token;
 use url::{Host, Url, form_urlencoded};
 
-use crate::exit::{Exit, Failure, remark};
+use crate::exit::{Exit, Failure};
 use crate::options::CachePurgeOptions;
 use crate::output::print;
 use crate::secret_file;
@@ -51,7 +51,7 @@ pub(crate) fn purge_online(server: &str, options: &CachePurgeOptions) -> Result<
     let listener = Listener::parse(server)?;
     let path = options.token.as_deref().unwrap_or(Path::new(""));
     let token = Token::read(path).map_err(Failure::usage)?;
-    secret_file::warning(path).iter().for_each(|warning| remark(warning));
+    secret_file::warn(path);
     let order = json!({
         "url": options.url, "prefix": options.prefix, "group": options.group, "mount": options.mount, "soft": options.soft,
     });
@@ -105,7 +105,7 @@ pub(crate) fn objects_online(
         )
     })?;
     let token = Token::read(path).map_err(Failure::usage)?;
-    secret_file::warning(path).iter().for_each(|warning| remark(warning));
+    secret_file::warn(path);
     let mut query = form_urlencoded::Serializer::new(String::new());
     prefix.into_iter().for_each(|prefix| _ = query.append_pair("prefix", prefix));
     hot.into_iter().for_each(|hot| _ = query.append_pair("hot", &hot.to_string()));

@@ -15,6 +15,7 @@ mod launcher;
 mod objects;
 mod origins;
 mod purging;
+mod secrets;
 mod signals;
 mod takeover;
 mod tier;
@@ -27,22 +28,21 @@ use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
 use thalweg_serve::{
-    CatalogError, Level, ListenAddr, Listeners, LogTarget, Server, ServerConfig, ServerTls, StartError, TlsError,
-    loop_count,
+    CatalogError, Level, ListenAddr, Listeners, LogTarget, Server, ServerTls, StartError, TlsError, loop_count,
 };
 use thalweg_sys::resource_limits::{descriptors, raise_descriptors};
 use thalweg_sys::service_manager::Notification;
 
 use self::acme::AcmeProcess;
-use self::cluster::OriginFiles;
 use self::confinement::{Identity, file_access, socket_file};
+use self::cluster::OriginFiles;
 use self::description::{announcement, describe, reach, served};
 use self::launcher::Launcher;
 use self::signals::Signals;
 use self::takeover::Inheritance;
 use self::tier::RunningTier;
 use self::watch::{End, Watch};
-use crate::configuration::{self, ClusterConfig, Configuration, Loaded};
+use crate::configuration::{self, Configuration, Loaded};
 use crate::exit::{Exit, Failure, remark};
 use crate::load_options::ensure_driver;
 use crate::options::ServeOptions;
@@ -64,13 +64,13 @@ pub(crate) fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
     run(options)
 }
 
-/// Reads what origins and a cluster need, and warns of secrets that others can read, too.
-fn read_origin_files(config: &ServerConfig, cluster: Option<&ClusterConfig>) -> Result<OriginFiles, Failure> {
-    tier::warnings(config, cluster).iter().for_each(|warning| remark(warning));
-    tier::read_files(config, cluster, &|path| fs::read(path))
+/// Serves until the end.
+/// Reads what origins and a cluster need, and warns of secrets that others can read.
+fn read_origin_files(configuration: &Configuration) -> Result<OriginFiles, Failure> {
+    secrets::warnings(configuration).iter().for_each(|what| remark(&format!("warning: {what}")));
+    tier::read_files(&configuration.server, configuration.cluster.as_ref(), &|path| fs::read(path))
 }
 
-/// Serves until the end.
 fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     // From here on, a signal that the server handles later does not end the process.
     let signals = Signals::listen().map_err(Failure::unreachable)?;
@@ -97,7 +97,7 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
         // Keys of another version's making leave clients with full handshakes.
         let _ = tls.tickets().import(tickets);
     }
-    let origin_files = read_origin_files(config, configuration.cluster.as_ref())?;
+    let origin_files = read_origin_files(&configuration)?;
     acme::prepare(&configuration, identity.account())?;
     let mut confinement = identity.assume()?;
     // The user who serves may have fewer rights.

@@ -6,6 +6,7 @@ use std::path::Path;
 use thalweg_observe::remote::Token;
 
 use crate::exit::Failure;
+use crate::secret_file;
 
 /// The variable that holds a token; unlike an option, other users do not see it.
 const VARIABLE: &str = "THALWEG_TOKEN";
@@ -16,7 +17,10 @@ const VARIABLE: &str = "THALWEG_TOKEN";
 /// The file cannot be read, or what it holds is no token.
 pub(super) fn token(file: Option<&Path>) -> Result<Option<Token>, Failure> {
     match (file, env::var(VARIABLE)) {
-        (Some(file), _) => Token::read(file).map(Some).map_err(Failure::usage),
+        (Some(file), _) => {
+            secret_file::warn(file);
+            Token::read(file).map(Some).map_err(Failure::usage)
+        }
         (None, Ok(text)) => Token::new(&text, VARIABLE).map(Some).map_err(Failure::usage),
         (None, Err(_)) => Ok(None),
     }

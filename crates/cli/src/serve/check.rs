@@ -20,7 +20,7 @@ use thalweg_sys::{file, socket};
 use super::acme;
 use super::confinement::{Identity, file_access, socket_file};
 use super::description::counted;
-use super::{purging, tier};
+use super::{purging, secrets, tier};
 use crate::configuration::{Configuration, Loaded};
 use crate::exit::Failure;
 use crate::load_options::ensure_driver;
@@ -45,7 +45,7 @@ pub(super) fn check(options: &ServeOptions) -> Result<String, Failure> {
     faults.extend(check_tokens(configuration));
     // A start reads these files before it changes the user.
     let origins = check_origins(configuration);
-    let warnings = tier::warnings(&configuration.server, configuration.cluster.as_ref());
+    let warnings: Vec<_> = secrets::warnings(configuration).iter().map(|what| format!("warning: {what}")).collect();
     let identity = Identity::choose(configuration.user.as_deref(), &configuration.server.listen);
     let was_root = identity.as_ref().is_ok_and(|identity| identity.account().is_some());
     let confinement = match identity {

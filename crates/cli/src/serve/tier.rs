@@ -30,7 +30,6 @@ use super::origins::{self, origin_of};
 use super::purging::{self, Purging};
 use crate::configuration::ClusterConfig;
 use crate::exit::{Failure, remark};
-use crate::secret_file;
 
 /// The name of this cache in Cache-Status.
 const NAME: &str = "thalweg";
@@ -40,6 +39,7 @@ fn threads() -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
     (cpus / 4).clamp(cpus.min(2), 8)
 }
+
 /// The clock of the tier.
 fn unix_seconds() -> i64 {
     i64::try_from(clock::unix_seconds()).unwrap_or(i64::MAX)
@@ -54,7 +54,6 @@ fn log_to(error_log: &Arc<OnceLock<ErrorLog>>) -> Log {
         }
     })
 }
-
 
 /// The store, opened.
 pub(super) struct OpenedStore {
@@ -271,15 +270,6 @@ pub(super) fn named_files(config: &ServerConfig, cluster: Option<&ClusterConfig>
     });
     let files = files.chain(purging::token_file(config)).chain(purging::read_token_file(config)).map(Path::to_owned);
     files.chain(cluster.into_iter().flat_map(cluster::named_files)).collect()
-}
-
-/// Warnings about the files with tokens and credentials that all users of this host can read.
-pub(super) fn warnings(config: &ServerConfig, cluster: Option<&ClusterConfig>) -> Vec<String> {
-    let credentials = config.origins.iter().filter_map(|origin| origin.s3.as_ref()?.credentials.as_deref());
-    let tokens = [purging::token_file(config), purging::read_token_file(config)].into_iter().flatten();
-    let tokens = tokens.chain(cluster.map(|cluster| &*cluster.token));
-    let fields = config.origins.iter().flat_map(|origin| &origin.request_headers.files);
-    credentials.chain(fields.map(|(_, path)| path.as_path())).chain(tokens).filter_map(secret_file::warning).collect()
 }
 
 /// Reads the files that origins and a cluster name.

@@ -14,6 +14,7 @@ use thalweg_sys::service_manager::{self, Notification};
 use super::acme::{self, AcmeProcess};
 use super::description::{describe, places};
 use super::launcher::Launcher;
+use super::secrets;
 use super::signals::Signals;
 use super::takeover::{Predecessor, Progress, Successor};
 use super::tier::{self, RunningTier};
@@ -187,6 +188,7 @@ impl Watch<'_> {
             Ok((configuration, kept)) => {
                 let replaced = mem::replace(&mut self.configuration, configuration);
                 self.reload_acme(&replaced);
+                secrets::warnings(&self.configuration).iter().for_each(|what| self.say(Level::Warning, what));
                 let moved = places(&self.running);
                 if moved != before {
                     self.say(Level::Notice, moved.trim_end());
