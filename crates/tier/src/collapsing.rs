@@ -52,7 +52,7 @@ impl FetchOutcome {
     }
 }
 
-/// What became of a response that was to be stored.
+/// The fate of a response that was to be stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Put {
     Stored,

@@ -18,11 +18,13 @@ use crate::collapsing::{FetchKey, FetchOutcome, FetchOwner, Role};
 use crate::consistent::Set;
 use crate::counters::{OutcomeCounter, OutcomeNote};
 use crate::entries::InUse;
+use crate::fill::{FillFailure, number_of};
 use crate::fragmented::{FragmentSource, Fragmented, Source, without_conditions};
 use crate::head::{Body, Head, Variant};
 use crate::mounted::Mounted;
 use crate::shared::Shared;
 use crate::store::FRAGMENT_BYTES;
+use crate::upstream::UpstreamFailure;
 
 /// A request under way.
 #[derive(Clone)]
@@ -90,6 +92,23 @@ enum Released {
     Looks,
     /// It asks the origin side by side with others.
     Alone,
+}
+
+/// Why a stored response does not answer.
+pub(super) enum Unusable {
+    /// The store has lost the bytes that are wanted, and the origin has others.
+    Lost,
+    /// The origin was asked for them, and gave no response.
+    Unanswered(UpstreamFailure),
+}
+
+impl From<FillFailure> for Unusable {
+    fn from(failure: FillFailure) -> Self {
+        match failure {
+            FillFailure::Unanswered(failure) => Self::Unanswered(failure),
+            FillFailure::Unfit(_) => Self::Lost,
+        }
+    }
 }
 
 /// The consequence of a decision.
@@ -278,12 +297,17 @@ impl Exchange {
         }
         *owner = None;
         match self.answer_from_store(&head.variants[index], Outcome::Hit).await {
-            Some(answer) => {
+            Ok(answer) => {
                 self.note.set(counter);
                 Step::Answer(answer)
             }
-            // The store has lost the bytes that are wanted, and the origin has others.
-            None => Step::Ask(Question::new(None, ForwardReason::Partial, None)),
+            Err(unusable) => {
+                let question = Question::new(None, ForwardReason::Partial, None);
+                match unusable {
+                    Unusable::Lost => Step::Ask(question),
+                    Unusable::Unanswered(failure) => Step::Answer(self.failed(head, &question, failure).await),
+                }
+            }
         }
     }
 
@@ -321,6 +345,13 @@ impl Exchange {
         true
     }
 
+    /// Whether the store has the first of the bytes that the client wants.
+    pub(super) async fn has_begin(&self, variant: &Variant) -> bool {
+        let Body::Fragments { key, length } = &variant.body else { return true };
+        let (first, end) = self.wanted(*length);
+        first >= end || self.fragmented(variant, *key).find(number_of(first)).await.is_some()
+    }
+
     /// Validates a response that was used stale, unless that is under way.
     fn validate_beside(&self) {
         if self.entry.is_validated.swap(true, std::sync::atomic::Ordering::AcqRel) {
@@ -346,22 +377,23 @@ impl Exchange {
         });
     }
 
-    /// The answer with a stored response; `None` if its bytes cannot be had.
-    pub(super) async fn answer_from_store(&self, variant: &Variant, outcome: Outcome) -> Option<Answer> {
+    /// The answer with a stored response.
+    pub(super) async fn answer_from_store(&self, variant: &Variant, outcome: Outcome) -> Result<Answer, Unusable> {
         let length = variant.body.length();
         let mut outcome = outcome;
         let content = match &variant.body {
             Body::Inline(bytes) => Content::Memory(bytes.clone()),
             Body::Excerpt(excerpt) => {
                 let is_enough = self.method() == Method::Head || excerpt.covers(self.wanted_in_all(length));
-                Content::Fragments(is_enough.then(|| excerpt.for_mount(&self.mount))?)
+                Content::Fragments(is_enough.then(|| excerpt.for_mount(&self.mount)).ok_or(Unusable::Lost)?)
             }
             Body::Fragments { key, .. } => {
                 let object = self.fragmented(variant, *key);
                 if self.method() != Method::Head {
                     let (first, end) = self.wanted(length);
-                    if let FragmentSource::Fill(fill) = object.source_of(first, end).await.ok()? {
-                        fill.begun().await.ok()?;
+                    let source = object.source_of(first, end).await.map_err(|_| Unusable::Lost)?;
+                    if let FragmentSource::Fill(fill) = source {
+                        fill.begun().await?;
                         if outcome == Outcome::Hit {
                             let reason = ForwardReason::Partial;
                             outcome = Outcome::Forward { reason, status: None, stored: true, collapsed: true };
@@ -372,7 +404,7 @@ impl Exchange {
                 Content::Fragments(object)
             }
         };
-        Some(self.answer_with(variant, None, content, outcome))
+        Ok(self.answer_with(variant, None, content, outcome))
     }
 
     pub(super) fn fragmented(&self, variant: &Variant, key: Key) -> Arc<Fragmented> {

@@ -14,7 +14,7 @@ use thalweg_wire::Method;
 use crate::answer::{Answer, Failure, Relay, Response};
 use crate::collapsing::{FetchOutcome, FetchOwner, release};
 use crate::counters::Counters;
-use crate::exchange::{Exchange, Question};
+use crate::exchange::{Exchange, Question, Unusable};
 use crate::fragmented::without_conditions;
 use crate::head::{Head, Variant};
 use crate::mount::group_of;
@@ -72,12 +72,12 @@ impl Exchange {
                     ValidationOutcome::Freshen { indices, answer } => {
                         let learned = (fields, times, purges);
                         let chosen = self.freshen((&head, &indices, answer), learned).await;
-                        if let Some(answer) = self.answer_freshened(&mut owner, &chosen, *reason).await {
-                            return answer;
-                        }
-                        // Its bytes are lost.
                         question = Question::new(None, *reason, *fallback);
-                        continue;
+                        match self.answer_freshened(&mut owner, &chosen, question.reason).await {
+                            Ok(answer) => return answer,
+                            Err(Unusable::Lost) => continue,
+                            Err(Unusable::Unanswered(failure)) => return self.failed(&head, &question, failure).await,
+                        }
                     }
                     ValidationOutcome::Fallback { index } => {
                         release(&mut owner, FetchOutcome::FailedWith(status));
@@ -171,6 +171,8 @@ impl Exchange {
     pub(super) async fn failed(&self, head: &Head, question: &Question, failure: UpstreamFailure) -> Answer {
         let Question { reason, fallback, .. } = *question;
         if let Some(fallback) = fallback.filter(|fallback| fallback.covers(OriginFailure::Unreachable, self.now()))
+            // The origin would be asked for what the store lacks, and its client wait again.
+            && self.has_begin(&head.variants[fallback.index]).await
             && let Some(answer) = self.stand_in(head, fallback.index, reason, None).await
         {
             let message = format!("{}: {}; a stale response stands in", self.name, failure.reason);
@@ -200,7 +202,7 @@ impl Exchange {
         status: Option<u16>,
     ) -> Option<Answer> {
         let outcome = Outcome::Forward { reason, status, stored: false, collapsed: false };
-        let answer = self.answer_from_store(&head.variants[index], outcome).await?;
+        let answer = self.answer_from_store(&head.variants[index], outcome).await.ok()?;
         self.note.set(|counters| &counters.stale_if_error);
         Some(answer)
     }
@@ -246,12 +248,12 @@ impl Exchange {
         owner: &mut Option<FetchOwner>,
         chosen: &Variant,
         reason: ForwardReason,
-    ) -> Option<Answer> {
+    ) -> Result<Answer, Unusable> {
         release(owner, FetchOutcome::Stored);
         let outcome = Outcome::Forward { reason, status: Some(304), stored: true, collapsed: false };
         let answer = self.answer_from_store(chosen, outcome).await?;
         self.note.set(|counters| &counters.revalidated);
-        Some(answer)
+        Ok(answer)
     }
 
     /// Whether the origin is asked by GET: for a HEAD that finds nothing stored, too, if what comes
@@ -277,7 +279,7 @@ impl Exchange {
             let mut chosen = Variant::clone(variant);
             chosen.response.freshen(&self.mount.policy, &self.ask.fields, fields, *times);
             let outcome = Outcome::Forward { reason: *reason, status: Some(*status), stored: true, collapsed: false };
-            if let Some(answer) = self.answer_from_store(&chosen, outcome).await {
+            if let Ok(answer) = self.answer_from_store(&chosen, outcome).await {
                 self.note.set(|counters| &counters.revalidated);
                 return answer;
             }

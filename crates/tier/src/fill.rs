@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::counters::Counters;
 use crate::store::FRAGMENT_BYTES;
-use crate::upstream::{BoxFuture, UpstreamContent, UpstreamResponse};
+use crate::upstream::{BoxFuture, UpstreamContent, UpstreamFailure, UpstreamResponse};
 use crate::wake::Wake;
 
 /// How long a fill waits, without fetching, for its first reader, or for another one: an answer is
@@ -47,7 +47,7 @@ pub(crate) trait FillTarget: Send + Sync {
     fn goes_on_unread(&self, bytes_come: u64, bytes_left: u64) -> bool;
 
     /// Asks the origin for a part of the same version.
-    fn fetch(&self, start: u64, end: u64) -> BoxFuture<'_, Result<UpstreamResponse, Arc<str>>>;
+    fn fetch(&self, start: u64, end: u64) -> BoxFuture<'_, Result<UpstreamResponse, FillFailure>>;
 
     /// Whether content from there is stored: that of a large object stays with the peer that has
     /// it.
@@ -57,6 +57,29 @@ pub(crate) trait FillTarget: Send + Sync {
     fn append(&self, number: u32, fragment: Pieces) -> BoxFuture<'_, bool>;
 
     fn counters(&self) -> &Counters;
+}
+
+/// Why a fill gets nothing from the origin.
+#[derive(Clone, Debug)]
+pub(crate) enum FillFailure {
+    /// The origin gave no response.
+    Unanswered(UpstreamFailure),
+    /// The response has no bytes of this version.
+    Unfit(Arc<str>),
+}
+
+impl FillFailure {
+    pub(crate) fn reason(&self) -> &Arc<str> {
+        match self {
+            Self::Unanswered(UpstreamFailure { reason, .. }) | Self::Unfit(reason) => reason,
+        }
+    }
+}
+
+impl<R: Into<Arc<str>>> From<R> for FillFailure {
+    fn from(reason: R) -> Self {
+        Self::Unfit(reason.into())
+    }
 }
 
 /// Content on its way into the store.
@@ -116,7 +139,7 @@ pub(crate) enum Outcome {
     /// With its last byte, or because nobody read it.
     Over,
     /// It could not go on.
-    Failed(Arc<str>),
+    Failed(FillFailure),
 }
 
 /// The fate of bytes that have come.
@@ -197,7 +220,7 @@ impl Fill {
         }
         match &state.outcome {
             Some(Outcome::Over) => Tip::Passed,
-            Some(Outcome::Failed(reason)) => Tip::Failed(Arc::clone(reason)),
+            Some(Outcome::Failed(failure)) => Tip::Failed(Arc::clone(failure.reason())),
             None => {
                 state.waiters.extend(wake.take());
                 self.wanted.notify_one();
@@ -219,7 +242,7 @@ impl Fill {
     }
 
     /// Waits until the origin has begun to send.
-    pub(crate) async fn begun(&self) -> Result<(), Arc<str>> {
+    pub(crate) async fn begun(&self) -> Result<(), FillFailure> {
         loop {
             let changed = self.begun.notified();
             {
@@ -227,8 +250,8 @@ impl Fill {
                 if state.has_begun {
                     return Ok(());
                 }
-                if let Some(Outcome::Failed(reason)) = &state.outcome {
-                    return Err(Arc::clone(reason));
+                if let Some(Outcome::Failed(failure)) = &state.outcome {
+                    return Err(failure.clone());
                 }
             }
             changed.await;
@@ -249,7 +272,7 @@ impl Fill {
                     self.is_stored.store(object.is_stored_here(&response), Ordering::Relaxed);
                     response.content
                 }
-                Err(reason) => return Outcome::Failed(reason),
+                Err(failure) => return Outcome::Failed(failure),
             },
         };
         self.begin();
@@ -273,7 +296,7 @@ impl Fill {
             let position = self.state().position;
             resumptions += 1;
             if resumptions > RESUMPTIONS_MAX {
-                return Outcome::Failed(reason);
+                return Outcome::Failed(reason.into());
             }
             match object.fetch(position, self.end).await {
                 Ok(rest) => {
@@ -281,7 +304,8 @@ impl Fill {
                     self.is_stored.fetch_or(!rest.is_peers, Ordering::Relaxed);
                     content = rest.content;
                 }
-                Err(failed) => {
+                Err(failure) => {
+                    let failed = failure.reason();
                     return Outcome::Failed(format!("{reason}; going on at byte {position}: {failed}").into());
                 }
             }
@@ -425,7 +449,7 @@ mod tests {
             bytes_left <= self.unread_bytes_max
         }
 
-        fn fetch(&self, _: u64, _: u64) -> BoxFuture<'_, Result<UpstreamResponse, Arc<str>>> {
+        fn fetch(&self, _: u64, _: u64) -> BoxFuture<'_, Result<UpstreamResponse, FillFailure>> {
             Box::pin(async { Err("it is not asked".into()) })
         }
 

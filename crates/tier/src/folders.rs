@@ -2,17 +2,19 @@
 //! that are no HTTP servers.
 //!
 //! A folder is listed once for all of its pages, and again when it is older than a listing is kept:
-//! requests for it at the same time wait for one listing. Folders that were listed are bounded in
+//! requests for it at the same time wait for one listing, and are released together by its failure,
+//! too. Folders that were listed are bounded in
 //! bytes together. The pages are responses like others, which the store keeps.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use thalweg_origin::{Listing, OriginGroup};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::upstream::UpstreamFailure;
@@ -108,10 +110,56 @@ pub(crate) struct ListedFolders {
 /// A folder that is or was listed.
 #[derive(Default)]
 struct Place {
-    /// Held by the request that lists it.
-    listed: tokio::sync::Mutex<Option<Listed>>,
+    state: Mutex<State>,
     bytes: AtomicUsize,
     used: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    listed: Option<Listed>,
+    /// The outcome of the listing that is under way. It is closed without one if the request that
+    /// lists has ended.
+    under_way: Option<watch::Receiver<Option<Found>>>,
+}
+
+/// The outcome of a listing; `None` if there is no such folder.
+type Found = Result<Option<Listed>, UpstreamFailure>;
+
+/// The way of a request to a folder.
+enum Role {
+    Knows(Listed),
+    Lists(watch::Sender<Option<Found>>),
+    Waits(watch::Receiver<Option<Found>>),
+}
+
+impl Place {
+    fn join(&self) -> Role {
+        let mut state = self.state();
+        if let Some(known) = state.listed.as_ref().filter(|known| Instant::now() < known.fresh_until) {
+            return Role::Knows(known.clone());
+        }
+        if let Some(under_way) = state.under_way.as_ref().filter(|receiver| receiver.has_changed().is_ok()) {
+            return Role::Waits(under_way.clone());
+        }
+        let (sender, receiver) = watch::channel(None);
+        state.under_way = Some(receiver);
+        Role::Lists(sender)
+    }
+
+    /// Ends a listing, and releases all that wait for it.
+    fn release(&self, sender: &watch::Sender<Option<Found>>, found: &Found) {
+        let mut state = self.state();
+        state.under_way = None;
+        if let Ok(Some(listed)) = found {
+            state.listed = Some(listed.clone());
+        }
+        sender.send_replace(Some(found.clone()));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[derive(Clone)]
@@ -130,32 +178,41 @@ impl Listed {
 impl ListedFolders {
     /// The folder at a path with a slash at its end, as it was listed lately or is listed now;
     /// `None` if there is no such folder.
-    pub(crate) async fn find(
-        &self,
-        origins: &OriginGroup,
-        pages: &Arc<dyn FolderPages>,
-        path: &str,
-    ) -> Result<Option<Listed>, UpstreamFailure> {
-        let place = self.place(path);
-        let mut listed = place.listed.lock().await;
-        if let Some(known) = listed.as_ref().filter(|known| Instant::now() < known.fresh_until) {
-            return Ok(Some(known.clone()));
-        }
-        let begun = Instant::now();
-        let found = origins.list(path).await;
-        let Ok(Some(listing)) = found else {
-            self.folders().remove(path);
-            return found.map(|_| None).map_err(UpstreamFailure::from);
+    pub(crate) async fn find(&self, origins: &OriginGroup, pages: &Arc<dyn FolderPages>, path: &str) -> Found {
+        let list = || async {
+            let begun = Instant::now();
+            let Some(listing) = origins.list(path).await? else { return Ok(None) };
+            let age = LISTING_AGE.max(begun.elapsed() * REST_FACTOR);
+            let (pages, own_path) = (Arc::clone(pages), path.to_owned());
+            let folder = beside(move || pages.folder(&own_path, listing)).await?;
+            Ok(Some(Listed { fresh_until: Instant::now() + age, folder }))
         };
-        let age = LISTING_AGE.max(begun.elapsed() * REST_FACTOR);
-        let (pages, bytes_max, own_path) = (Arc::clone(pages), pages.bytes_max(), path.to_owned());
-        let folder = beside(move || pages.folder(&own_path, listing)).await?;
-        let new = Listed { fresh_until: Instant::now() + age, folder };
-        place.bytes.store(new.folder.bytes() + path.len(), Ordering::Relaxed);
-        *listed = Some(new.clone());
-        drop(listed);
+        self.share(path, pages.bytes_max(), list).await
+    }
+
+    /// The folder at a path as it is known, or as it is listed now by one of the requests that want
+    /// it.
+    async fn share(&self, path: &str, bytes_max: usize, list: impl AsyncFnOnce() -> Found) -> Found {
+        let (place, sender) = loop {
+            let place = self.place(path);
+            match place.join() {
+                Role::Knows(listed) => return Ok(Some(listed)),
+                Role::Lists(sender) => break (place, sender),
+                Role::Waits(mut receiver) => {
+                    if let Ok(found) = receiver.wait_for(Option::is_some).await {
+                        return found.clone().unwrap_or(Ok(None));
+                    }
+                }
+            }
+        };
+        let found = list().await;
+        match &found {
+            Ok(Some(new)) => place.bytes.store(new.folder.bytes() + path.len(), Ordering::Relaxed),
+            Ok(None) | Err(_) => drop(self.folders().remove(path)),
+        }
+        place.release(&sender, &found);
         self.bound(bytes_max);
-        Ok(Some(new))
+        found
     }
 
     fn place(&self, path: &str) -> Arc<Place> {
@@ -182,7 +239,7 @@ impl ListedFolders {
         }
     }
 
-    fn folders(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, Arc<Place>>> {
+    fn folders(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Place>>> {
         self.folders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -196,6 +253,50 @@ pub(crate) async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Requests for a folder whose listing takes its origin 30 s, each with what it waited and got.
+    async fn asked(count: usize, known: &Arc<ListedFolders>, found: &Found) -> (usize, Vec<(Duration, bool)>) {
+        let listings = Arc::new(AtomicUsize::new(0));
+        let mut requests = tokio::task::JoinSet::new();
+        for _ in 0..count {
+            let (known, listings, found) = (Arc::clone(known), Arc::clone(&listings), found.clone());
+            requests.spawn(async move {
+                let begun = Instant::now();
+                let list = || async {
+                    listings.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(Duration::from_secs(30)).await;
+                    found
+                };
+                let got = known.share("/a/", usize::MAX, list).await;
+                (begun.elapsed(), got.is_ok())
+            });
+        }
+        let waited = requests.join_all().await;
+        (listings.load(Ordering::Relaxed), waited)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_for_a_folder_that_hangs_are_released_together() {
+        let known = Arc::new(ListedFolders::default());
+        let failure = UpstreamFailure { status: 504, reason: "no answer".into() };
+        let (listings, waited) = asked(100, &known, &Err(failure.clone())).await;
+        assert_eq!((listings, waited.len()), (1, 100));
+        // The clock of timers has milliseconds.
+        assert!(waited.iter().all(|(time, is_ok)| *time <= Duration::from_millis(30_010) && !is_ok), "{waited:?}");
+        assert!(known.folders().is_empty());
+        // One that is not there is no failure.
+        let (listings, waited) = asked(3, &known, &Ok(None)).await;
+        assert!(listings == 1 && waited.iter().all(|(_, is_ok)| *is_ok), "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listing_whose_request_ends_is_begun_by_the_next() {
+        let known = Arc::new(ListedFolders::default());
+        let hanging = known.share("/a/", usize::MAX, std::future::pending::<Found>);
+        assert!(tokio::time::timeout(Duration::from_secs(1), hanging).await.is_err());
+        let (listings, waited) = asked(2, &known, &Ok(None)).await;
+        assert!(listings == 1 && waited.len() == 2, "{listings} {waited:?}");
+    }
 
     #[test]
     fn the_folders_used_last_are_kept() {

@@ -12,7 +12,7 @@ use thalweg_caching::{Continuation, FieldLines, StoredFields, Validation, Versio
 use crate::activity::{AHEAD_MAX, Activity, ReaderPlace};
 use crate::counters::Counters;
 use crate::entries::InUse;
-use crate::fill::{Fill, FillTarget};
+use crate::fill::{Fill, FillFailure, FillTarget};
 use crate::mounted::Mounted;
 use crate::shared::Shared;
 use crate::store::{FRAGMENT_BYTES, Found};
@@ -185,7 +185,7 @@ impl Fragmented {
     }
 
     /// Asks the origin for a part of this version.
-    async fn fetch_range(&self, start: u64, end: u64) -> Result<UpstreamResponse, Arc<str>> {
+    async fn fetch_range(&self, start: u64, end: u64) -> Result<UpstreamResponse, FillFailure> {
         let version = self.check_version().await?;
         let Source { mount, target, fields, .. } = &self.source;
         let mut fields = fields.clone();
@@ -198,7 +198,7 @@ impl Fragmented {
             continuation(version, start, response.status, &response.fields, response.length)
         };
         let is_wanted = |response: &UpstreamResponse| matches!(found(response), Continuation::Bytes);
-        let response = mount.fetch_wanted(request, &is_wanted).await.map_err(|failure| failure.reason)?;
+        let response = mount.fetch_wanted(request, &is_wanted).await.map_err(FillFailure::Unanswered)?;
         match found(&response) {
             Continuation::Bytes => Ok(response),
             Continuation::Whole => {
@@ -210,7 +210,7 @@ impl Fragmented {
                     Counters::add(&mount.counters.changed, 1);
                     self.shared.forget(self.source.object).await;
                 }
-                Err(self.changed())
+                Err(self.changed().into())
             }
             Continuation::Nothing => Err(format!("the origin answers {}", response.status).into()),
         }
@@ -230,7 +230,7 @@ impl FillTarget for Fragmented {
         goes_on_unread(&self.source.mount.policy, bytes_come, Some(bytes_left))
     }
 
-    fn fetch(&self, start: u64, end: u64) -> BoxFuture<'_, Result<UpstreamResponse, Arc<str>>> {
+    fn fetch(&self, start: u64, end: u64) -> BoxFuture<'_, Result<UpstreamResponse, FillFailure>> {
         Box::pin(self.fetch_range(start, end))
     }
 

@@ -75,7 +75,12 @@ impl Exchange {
                     let set = Arc::clone(set);
                     tasks.spawn(async move { other.validate(&set).await });
                 }
-                tasks.join_all().await;
+                // At an origin that hangs, all that use the set would wait for each of its members.
+                // Those that were not validated are, when they are wanted.
+                if tasks.join_all().await.iter().all(|is_answered| !is_answered) {
+                    self.shared.advance_generation();
+                    return;
+                }
             }
             if !set.has_changed() {
                 break;
@@ -100,15 +105,19 @@ impl Exchange {
         self.is_beside = true;
     }
 
-    /// Validates what is stored, whether it is stale or not.
-    async fn validate(&self, set: &Set) {
+    /// Validates what is stored, whether it is stale or not; whether the origin has answered.
+    async fn validate(&self, set: &Set) -> bool {
         let head = self.shared.load(&self.mount, self.key, &self.name).await;
         let stored: Vec<_> = head.variants.iter().map(|variant| &variant.response).collect();
-        let Some(index) = stored.len().checked_sub(1) else { return set.leave(&self.ask.target) };
+        let Some(index) = stored.len().checked_sub(1) else {
+            set.leave(&self.ask.target);
+            return true;
+        };
         let reason = ForwardReason::Stale;
         let validation = Validation::of(&stored, Some(index), reason, None);
         let validation = validation.has_conditions().then_some(validation);
         let answer = self.ask_origin(head, Question::new(validation, reason, None), None).await;
         self.report_failed(&answer);
+        !matches!(answer, Answer::Failed(_))
     }
 }

@@ -6,6 +6,7 @@ mod amplification;
 mod answers;
 mod clusters;
 mod collapsing;
+mod hanging;
 mod mirrors;
 mod purges;
 mod redirects;
