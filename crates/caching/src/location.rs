@@ -1,5 +1,6 @@
 //! The addresses in responses of an origin, as clients of a mount see them (Location and
-//! Content-Location; RFC 9110, 8.7 and 10.2.2), and the origin's redirects that are followed.
+//! Content-Location; RFC 9110, 8.7 and 10.2.2; Refresh), and the origin's redirects that are
+//! followed.
 
 use url::{Host, Url};
 
@@ -177,15 +178,49 @@ pub fn make_absolute(url: &Url, fields: &mut StoredFields) {
     change_addresses(fields, |value| Some(url.join(str::from_utf8(value).ok()?).ok()?.into()));
 }
 
+/// A change of a field's value; `None` if it stays as it is.
+type AddressChange<'c> = dyn Fn(&[u8]) -> Option<String> + 'c;
+
 /// Changes the addresses of a response, as far as there is one of a kind, and a change of it.
 fn change_addresses(fields: &mut StoredFields, change: impl Fn(&[u8]) -> Option<String>) {
-    for name in ["Location", "Content-Location"] {
-        let changed = fields.first(name).filter(|_| fields.all(name).count() == 1).and_then(&change);
+    let refreshed = |value: &[u8]| {
+        let (before, url, behind) = refresh(value)?;
+        Some(format!("{before}{}{behind}", change(url.as_bytes())?))
+    };
+    let (as_whole, as_refresh): (&AddressChange, &AddressChange) = (&change, &refreshed);
+    for (name, change) in [("Location", as_whole), ("Content-Location", as_whole), ("Refresh", as_refresh)] {
+        let changed = fields.first(name).filter(|_| fields.all(name).count() == 1).and_then(change);
         if let Some(changed) = changed {
             fields.remove(name);
             fields.push(name, changed.as_bytes());
         }
     }
+}
+
+/// The address in a value of Refresh, with the text before and behind it, as browsers read it
+/// (HTML, "shared declarative refresh steps"): `5`, `5; url=/a` or `5, '/a'`. `None` without one.
+fn refresh(value: &[u8]) -> Option<(&str, &str, &str)> {
+    const SPACE: [char; 5] = [' ', '\t', '\n', '\r', '\x0c'];
+    let text = str::from_utf8(value).ok()?;
+    let time = text.trim_start_matches(SPACE);
+    let behind_time = time.trim_start_matches(|digit: char| digit.is_ascii_digit() || digit == '.');
+    let rest = behind_time.trim_start_matches(SPACE);
+    let has_separator = rest.starts_with([';', ',']);
+    if behind_time.len() == time.len() || !(has_separator || rest.len() < behind_time.len()) {
+        return None;
+    }
+    let mut url = rest.strip_prefix([';', ',']).unwrap_or(rest).trim_start_matches(SPACE);
+    if url.get(..3).is_some_and(|name| name.eq_ignore_ascii_case("url"))
+        && let Some(behind) = url[3..].trim_start_matches(SPACE).strip_prefix('=')
+    {
+        url = behind.trim_start_matches(SPACE);
+    }
+    let quote = url.chars().next().filter(|first| ['"', '\''].contains(first));
+    let url = quote.map_or(url, |_| &url[1..]);
+    let end = quote.and_then(|quote| url.find(quote)).unwrap_or(url.len());
+    let start = text.len() - url.len();
+    let url = url[..end].trim_end_matches(SPACE);
+    (!url.is_empty()).then(|| (&text[..start], url, &text[start + url.len()..]))
 }
 
 #[cfg(test)]
@@ -240,6 +275,31 @@ mod tests {
         let mut twice = fields(&["Location: /x", "Location: /y"]);
         place(o, None, m).rewrite("/", &mut twice);
         assert_eq!(shown(&twice), ["Location: /x", "Location: /y"]);
+    }
+
+    #[test]
+    fn refresh_does_not_lead_past_the_mount() {
+        #[track_caller]
+        fn check(refresh: &str, expected: &str) {
+            let mut lines = fields(&[&format!("Refresh: {refresh}")]);
+            place("http://o.example:81/pub/", None, "/m/").rewrite("/a/b?c", &mut lines);
+            assert_eq!(shown(&lines), [format!("Refresh: {expected}")]);
+        }
+        check("5; url=http://o.example:81/pub/x", "5; url=/m/x");
+        check("0;URL=/pub/x#f", "0;URL=/m/x#f");
+        check("0; url = '/pub/x' ; y", "0; url = '/m/x' ; y");
+        check("1.5, \"http://o.example:81/pub/x\"", "1.5, \"/m/x\"");
+        check("5 /pub/x", "5 /m/x");
+        check("5; /pub/x", "5; /m/x");
+        check("5; url=/pub/x;y=1", "5; url=/m/x;y=1");
+        for same in
+            ["5", "5;", "5; url=", "5; url=x", "5; url=/x", "5; url=http://p.example/pub/x", "x; url=/pub/x", ""]
+        {
+            check(same, same);
+        }
+        let mut lines = fields(&["Refresh: 5; url=../x"]);
+        make_absolute(&"http://o.example/a/b/c".parse().unwrap(), &mut lines);
+        assert_eq!(shown(&lines), ["Refresh: 5; url=http://o.example/a/x"]);
     }
 
     #[test]

@@ -112,6 +112,11 @@ impl OriginGroup {
         refused.ok_or_else(|| FetchError { asked: request.to_string(), attempts: tried.attempts })
     }
 
+    /// The places of the origins in the order in which they are asked for an object.
+    pub fn order(&self, path: &str) -> Vec<usize> {
+        self.selector.order(path, &AttemptPolicy::default())
+    }
+
     /// The number of origins.
     pub fn origins(&self) -> usize {
         self.origins.len()

@@ -78,6 +78,6 @@ pub use listing::{Entry, Listing};
 pub use message::{AttemptPolicy, Request};
 pub use network::{Service, look_up_service};
 pub use reach::{Prefix, Reach};
-pub use response::{Note, Response, S3Problem};
+pub use response::{Note, Response, S3Problem, is_failure};
 pub use s3::page_entries;
 pub use standing::OriginStatistics;

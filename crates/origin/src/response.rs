@@ -95,6 +95,6 @@ pub(crate) struct Answer {
 }
 
 /// Whether a status says that the origin failed, so that another one should be asked.
-pub(crate) fn is_failure(status: u16) -> bool {
+pub fn is_failure(status: u16) -> bool {
     matches!(status, 500 | 502..=504)
 }

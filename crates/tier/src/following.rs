@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_caching::{
     OriginPlace, RedirectHost, StoredFields, inherit, make_absolute, next_address, without_credentials,
 };
-use thalweg_origin::{AttemptPolicy, GroupConfig, Method, OriginConfig, OriginGroup, OriginKind, Request};
+use thalweg_origin::{AttemptPolicy, GroupConfig, Method, OriginConfig, OriginGroup, OriginKind, Request, is_failure};
 use url::Url;
 
 use crate::upstream::{UpstreamFailure, UpstreamResponse};
@@ -72,6 +72,8 @@ pub(crate) struct Answered<'a> {
     pub(crate) group: &'a OriginGroup,
     pub(crate) origin_index: usize,
     pub(crate) request: &'a Request,
+    /// Others are asked if a host fails that a redirect leads to.
+    pub(crate) has_others: bool,
 }
 
 impl HttpOrigin {
@@ -109,6 +111,11 @@ impl HttpOrigin {
                 return Err(UpstreamFailure { status: 502, reason: reason.into() });
             }
             let followed = self.fetch(redirects, answered, &next).await?;
+            if answered.has_others && is_failure(followed.status) {
+                let host = next.host_str().unwrap_or_default();
+                let reason = format!("{host}, which a redirect led to, answered with {}", followed.status);
+                return Err(UpstreamFailure { status: 502, reason: reason.into() });
+            }
             let redirect = std::mem::replace(&mut response, followed);
             inherit(&redirect.fields, response.status, &mut response.fields);
             url = next;
@@ -143,7 +150,7 @@ impl HttpOrigin {
         answered: &Answered<'_>,
         url: &Url,
     ) -> Result<UpstreamResponse, UpstreamFailure> {
-        let Answered { group, origin_index, request } = answered;
+        let Answered { group, origin_index, request, .. } = answered;
         let failed = |reason: String| UpstreamFailure { status: 502, reason: reason.into() };
         if let Some(target) = self.place.target(url) {
             let policy = AttemptPolicy { preferred: Some(*origin_index), only_preferred: true, ..request.policy };

@@ -59,12 +59,51 @@ impl Origins {
         Ok(self.typed(path, response))
     }
 
-    /// The response of an HTTP origin, for clients of the mount.
+    /// The response of an HTTP origin, for clients of the mount. If a redirect has led to a host
+    /// that fails, the other origins are asked, which may lead elsewhere.
     async fn of_http(&self, asked: &Request, response: Response) -> Result<UpstreamResponse, UpstreamFailure> {
+        let first_asked = response.origin_index;
+        let mut others = if asked.policy.only_preferred { Vec::new() } else { self.group.order(&asked.path) };
+        others.retain(|place| *place != first_asked);
+        let mut finished = self.finish(asked, response, !others.is_empty()).await;
+        for (position, place) in others.iter().enumerate() {
+            let Err(failure) = &finished else { break };
+            let policy = AttemptPolicy { preferred: Some(*place), only_preferred: true, ..asked.policy };
+            let asked = Request { policy, ..asked.clone() };
+            let has_others = position + 1 < others.len();
+            let other = match fetch(&self.group, &asked).await {
+                Ok(response) => self.other(&asked, response, has_others).await,
+                Err(failure) => Err(failure),
+            };
+            finished = other.map_err(|other| failure.clone().with(&other));
+        }
+        finished
+    }
+
+    /// The response of another origin, of any kind.
+    async fn other(
+        &self,
+        asked: &Request,
+        response: Response,
+        has_others: bool,
+    ) -> Result<UpstreamResponse, UpstreamFailure> {
+        match self.group.is_http(response.origin_index) {
+            true => self.finish(asked, response, has_others).await,
+            false => Ok(self.typed(split(&asked.path).0, response)),
+        }
+    }
+
+    /// The response of an HTTP origin after its redirects.
+    async fn finish(
+        &self,
+        asked: &Request,
+        response: Response,
+        has_others: bool,
+    ) -> Result<UpstreamResponse, UpstreamFailure> {
         let origin_index = response.origin_index;
         match self.http.get(origin_index).and_then(Option::as_ref) {
             Some(origin) => {
-                let answered = Answered { group: &self.group, origin_index, request: asked };
+                let answered = Answered { group: &self.group, origin_index, request: asked, has_others };
                 origin.finish(answered, response.into()).await
             }
             None => Ok(response.into()),

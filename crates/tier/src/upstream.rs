@@ -83,3 +83,10 @@ pub struct UpstreamFailure {
     /// Each attempt: at which origin, and how it failed.
     pub reason: Arc<str>,
 }
+
+impl UpstreamFailure {
+    /// This failure, and that of a later attempt elsewhere.
+    pub(crate) fn with(self, later: &Self) -> Self {
+        Self { reason: format!("{}; {}", self.reason, later.reason).into(), ..self }
+    }
+}

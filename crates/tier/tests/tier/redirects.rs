@@ -97,6 +97,52 @@ fn stage(first: &Server, other: SocketAddr, networks: Vec<Prefix>) -> Stage {
     Stage::before(Arc::new(origins), Arc::new(Origin::default()))
 }
 
+/// A tier in front of two servers, the second for the failures of the first, with redirects to a
+/// third.
+fn stage_of_two(servers: [&Server; 2], other: SocketAddr) -> Stage {
+    let of = |name: &str, server: &Server| {
+        let base: Url = format!("http://{}/", server.address).parse().unwrap();
+        let config = OriginConfig::new(name, OriginKind::Http { base: base.clone() });
+        let settings = OriginConfig { reach: Reach::Public(loopback()), ..config.clone() };
+        let redirects = Some(Redirects::new(3, vec![RedirectHost::parse(&other.to_string()).unwrap()], settings));
+        (config, Some(HttpOrigin { place: OriginPlace::new(&base, None, "/"), rewrites: true, redirects }))
+    };
+    let (configs, http) = [of("first", servers[0]), of("second", servers[1])].into_iter().unzip();
+    let group = Arc::new(OriginGroup::new(configs, GroupConfig::default()).unwrap());
+    Stage::before(Arc::new(Origins::new(group, http, Arc::new(NoPages))), Arc::new(Origin::default()))
+}
+
+#[test]
+fn a_host_of_a_redirect_that_fails_has_the_next_origin_asked() {
+    let refusing = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let failing = Server::start(|_| response("503 Service Unavailable", "Cache-Control: no-store\r\n", "busy"));
+    for other in [refusing, failing.address] {
+        let to = format!("http://{other}/k");
+        let first = Server::start(move |_| redirect(&to));
+        let second = Server::start(|_| response("200 OK", "Cache-Control: max-age=60\r\n", "content"));
+        let stage = stage_of_two([&first, &second], other);
+        assert_eq!(bytes(stage.get("/a")).unwrap(), b"content");
+        assert_eq!((first.heads().len(), second.heads().len()), (1, 1));
+    }
+    // If the last one leads to it, too, its answer is that of the mount.
+    let to = format!("http://{}/k", failing.address);
+    let leading = || {
+        let to = to.clone();
+        Server::start(move |_| redirect(&to))
+    };
+    let stage = stage_of_two([&leading(), &leading()], failing.address);
+    let Answer::Response(answer) = stage.get("/a") else { panic!("a response") };
+    assert_eq!(answer.status, 503);
+    let to = format!("http://{refusing}/k");
+    let servers = [(); 2].map(|()| {
+        let to = to.clone();
+        Server::start(move |_| redirect(&to))
+    });
+    let stage = stage_of_two([&servers[0], &servers[1]], refusing);
+    let Answer::Failed(failure) = stage.get("/a") else { panic!("a failure") };
+    assert!(failure.status == 502 && failure.reason.contains("; "), "{failure:?}");
+}
+
 fn loopback() -> Vec<Prefix> {
     vec![Prefix { address: "127.0.0.0".parse().unwrap(), bits: 8 }]
 }
