@@ -19,6 +19,7 @@ mod secrets;
 mod signals;
 mod takeover;
 mod tier;
+mod volumes;
 mod watch;
 
 use std::fs;
@@ -34,8 +35,8 @@ use thalweg_sys::resource_limits::{descriptors, raise_descriptors};
 use thalweg_sys::service_manager::Notification;
 
 use self::acme::AcmeProcess;
-use self::confinement::{Identity, file_access, socket_file};
 use self::cluster::OriginFiles;
+use self::confinement::{Identity, file_access, socket_file};
 use self::description::{announcement, describe, reach, served};
 use self::launcher::Launcher;
 use self::signals::Signals;
@@ -64,13 +65,13 @@ pub(crate) fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
     run(options)
 }
 
-/// Serves until the end.
 /// Reads what origins and a cluster need, and warns of secrets that others can read.
 fn read_origin_files(configuration: &Configuration) -> Result<OriginFiles, Failure> {
     secrets::warnings(configuration).iter().for_each(|what| remark(&format!("warning: {what}")));
     tier::read_files(&configuration.server, configuration.cluster.as_ref(), &|path| fs::read(path))
 }
 
+/// Serves until the end.
 fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     // From here on, a signal that the server handles later does not end the process.
     let signals = Signals::listen().map_err(Failure::unreachable)?;
@@ -102,7 +103,7 @@ fn run(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let mut confinement = identity.assume()?;
     // The user who serves may have fewer rights.
     check::ensure_writable(&configuration)?;
-    let store = tier::open_store(config, inheritance.has_predecessor())?;
+    let store = volumes::open_store(config, inheritance.has_predecessor())?;
     let certified = acme::install_stored(&configuration, tls.as_mut());
     let unable = |error| Failure::unreachable(format!("cannot start a process beside the server: {error}"));
     let launcher = Launcher::start(options.config.as_deref(), || named_files(options)).map_err(unable)?;

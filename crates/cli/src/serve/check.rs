@@ -20,7 +20,7 @@ use thalweg_sys::{file, socket};
 use super::acme;
 use super::confinement::{Identity, file_access, socket_file};
 use super::description::counted;
-use super::{purging, secrets, tier};
+use super::{purging, secrets, tier, volumes};
 use crate::configuration::{Configuration, Loaded};
 use crate::exit::Failure;
 use crate::load_options::ensure_driver;
@@ -62,7 +62,7 @@ pub(super) fn check(options: &ServeOptions) -> Result<String, Failure> {
         ["origin", "cluster", "site"].iter().any(|place| known.at.starts_with(place)) || known.at.contains("token")
     };
     faults.extend(origins.filter(|_| !faults.iter().any(is_about_origins)));
-    faults.extend(tier::unusable_volume(&configuration.server).map(|failure| fault("disk_cache.volumes", failure)));
+    faults.extend(volumes::unusable_volume(&configuration.server).map(|failure| fault("disk_cache.volumes", failure)));
     faults.extend(unwritable(configuration, was_root));
     loaded.ensure(faults)?;
     ensure_driver(configuration.server.driver)?;

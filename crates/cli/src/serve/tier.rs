@@ -1,9 +1,9 @@
 //! The cache tier of a server: its store, its origins, and the mounts that a configuration has of
 //! them.
 //!
-//! The store is opened before the server confines itself. A reload brings other origins and mounts,
-//! of which those that stay as they are go on with what they are fetching; the volumes are those of
-//! the start.
+//! The store comes from `volumes`, and is opened before the server confines itself. A reload brings
+//! other origins and mounts, of which those that stay as they are go on with what they are
+//! fetching; the volumes are those of the start.
 
 use std::fs;
 use std::io;
@@ -12,15 +12,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use thalweg_cache::medium::{Allocation, File, Medium};
-use thalweg_cache::{Cache, Key, Settings, Shape};
+use thalweg_cache::Key;
 use thalweg_origin::{GroupConfig, Order, OriginGroup};
 use thalweg_serve::{
     CacheTier, ErrorLog, Level, MountConfig, OriginConfig as OriginSettings, OriginPages, PurgeAnswered, Rule,
-    ServerConfig, SiteConfig, TierFigures, VolumeConfig,
+    ServerConfig, SiteConfig, TierFigures,
 };
 use thalweg_sys::clock;
-use thalweg_sys::file::may_make;
 use thalweg_tier::{Answered, Ask, Cluster, ConsistentRule, Log, Mount, Origins, Tier, TierConfig, Upstream};
 
 use super::cluster::{self, Identity, Membership, OriginFiles};
@@ -28,6 +26,7 @@ use super::figures::{self, VolumePlace};
 use super::objects::Objects;
 use super::origins::{self, origin_of};
 use super::purging::{self, Purging};
+use super::volumes::OpenedStore;
 use crate::configuration::ClusterConfig;
 use crate::exit::{Failure, remark};
 
@@ -53,13 +52,6 @@ fn log_to(error_log: &Arc<OnceLock<ErrorLog>>) -> Log {
             log.say_once_a_minute(Level::Warning, topic, || message);
         }
     })
-}
-
-/// The store, opened.
-pub(super) struct OpenedStore {
-    cache: Arc<Cache>,
-    files: Vec<Arc<fs::File>>,
-    volumes: Vec<VolumePlace>,
 }
 
 /// The tier of a running server.
@@ -160,105 +152,6 @@ impl CacheTier for Mounts {
             purging.carry_out(&self.tier, content_type, body, answered);
         }
     }
-}
-
-/// Opens the store that a configuration names, if it has mounts with origins. Volumes that do not
-/// exist are made. A successor whose predecessor still has the volumes keeps responses in memory.
-///
-/// # Errors
-/// No volume can be had.
-pub(super) fn open_store(config: &ServerConfig, has_predecessor: bool) -> Result<Option<OpenedStore>, Failure> {
-    if !config.forwards() {
-        return Ok(None);
-    }
-    let cache = &config.disk_cache;
-    if cache.volumes.is_empty() {
-        return open_memory(cache.memory).map(Some);
-    }
-    let mut files = Vec::new();
-    let mut media: Vec<Result<Arc<dyn Medium>, thalweg_cache::Error>> = Vec::new();
-    for volume in &cache.volumes {
-        match open_volume(volume) {
-            Ok(file) => {
-                files.extend(file.file().cloned());
-                media.push(Ok(Arc::new(file)));
-            }
-            Err(error) => media.push(Err(error)),
-        }
-    }
-    match Cache::over(media, Settings::default()) {
-        Ok(opened) => {
-            let mut volumes: Vec<_> = cache.volumes.iter().map(|volume| VolumePlace::of(&volume.path)).collect();
-            for (at, error) in opened.refused() {
-                let path = cache.volumes[*at].path.display();
-                volumes[*at].refused = Some(error.to_string());
-                remark(&format!("the volume {path} is left out: {error}; `thalweg cache verify {path}` tells more"));
-            }
-            Ok(Some(OpenedStore { cache: Arc::new(opened), files, volumes }))
-        }
-        Err(error) if has_predecessor => {
-            remark(&format!(
-                "the volumes of the disk cache cannot be opened yet ({error}); responses of origins are kept in memory \
-                 until a restart"
-            ));
-            open_memory(cache.memory).map(Some)
-        }
-        Err(error) => Err(Failure::unreachable(format!(
-            "cannot open the disk cache: {error}; `thalweg cache create` makes a volume, and only one server can use it"
-        ))),
-    }
-}
-
-/// Why a start could open no volume of a configuration; `None` if it can open one, or make it. One
-/// that another server has open is free at another time.
-pub(super) fn unusable_volume(config: &ServerConfig) -> Option<Failure> {
-    let volumes = &config.disk_cache.volumes;
-    let mut faults = volumes.iter().map(|VolumeConfig { path, size }| match size {
-        Some(_) if !path.exists() => may_make(path).err().map(|error| format!("{}: {error}", path.display())),
-        _ => match Cache::open_read_only(path, Settings::default()) {
-            Ok(_) => None,
-            Err(thalweg_cache::Error::Open { error, .. }) if error.kind() == io::ErrorKind::ResourceBusy => None,
-            Err(error) => Some(error.to_string()),
-        },
-    });
-    // A start leaves out those that it cannot open.
-    let first = faults.next()?;
-    let all = std::iter::once(first).chain(faults).collect::<Option<Vec<_>>>().filter(|_| config.forwards())?;
-    Some(Failure::unreachable(format!(
-        "cannot open the disk cache: {}; `thalweg cache create` makes a volume",
-        all.join("; ")
-    )))
-}
-
-fn open_volume(volume: &VolumeConfig) -> Result<File, thalweg_cache::Error> {
-    let VolumeConfig { path, size } = volume;
-    if let Some(size) = size.filter(|_| !path.exists()) {
-        Cache::create(path, size, Allocation::Sparse, Shape::default())?;
-    }
-    File::open(path).map_err(|error| thalweg_cache::Error::Open { path: path.clone(), error })
-}
-
-/// A store in memory, which ends with the process.
-fn open_memory(size: u64) -> Result<OpenedStore, Failure> {
-    let shared = Path::new("/dev/shm");
-    let folder = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
-    let made =
-        tempfile::Builder::new().prefix("thalweg-").tempdir_in(&folder).map_err(thalweg_error).and_then(|made| {
-            // The file stays as long as it is open.
-            let volume = VolumeConfig { path: made.path().join("volume"), size: Some(size) };
-            let file = open_volume(&volume)?;
-            let files: Vec<_> = file.file().cloned().into_iter().collect();
-            let cache = Cache::over(vec![Ok(Arc::new(file))], Settings::default())?;
-            let volumes = vec![VolumePlace::of(Path::new("memory"))];
-            Ok(OpenedStore { cache: Arc::new(cache), files, volumes })
-        });
-    made.map_err(|error| {
-        Failure::unreachable(format!("cannot keep responses in memory beneath {}: {error}", folder.display()))
-    })
-}
-
-fn thalweg_error(error: io::Error) -> thalweg_cache::Error {
-    thalweg_cache::Error::Open { path: PathBuf::new(), error }
 }
 
 /// The files that origins name.
@@ -511,6 +404,7 @@ fn others_of(site: &SiteConfig, mount: &MountConfig) -> Vec<String> {
 mod tests {
     use thalweg_serve::{ListenAddr, MountOrigin};
 
+    use super::super::volumes;
     use super::*;
 
     #[test]
@@ -523,7 +417,7 @@ mod tests {
         let mut other = MountConfig::new("/b/", "");
         other.forwarding.origins = vec![MountOrigin::new("b")];
         config.sites[0].mounts.push(other);
-        let mut tier = RunningTier::start(open_memory(64 << 20).unwrap()).unwrap();
+        let mut tier = RunningTier::start(volumes::open_memory(64 << 20).unwrap()).unwrap();
         let numbers = |tier: &RunningTier| tier.mounts.iter().map(|mount| mount.number).collect::<Vec<_>>();
         tier.mount(&config, None, &OriginFiles::new()).unwrap();
         assert_eq!(numbers(&tier), [0, 1]);
