@@ -2,6 +2,8 @@
 //! both drivers, across a restart; methods, failures, reloads.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
@@ -197,7 +199,8 @@ fn an_origins_own_addresses_and_credentials_stay_between_it_and_the_server() {
     let url = recorder.url("/base/").replace("http://", "http://user:hunter2@");
     let mount = "drop_headers = [\"X-Drop\"]\n";
     let text = configuration(folder.path(), &url, mount).replace("path = \"/\"", "path = \"/m/\"");
-    let fields = "[origin.request_headers]\nset = { X-Set = \"1\" }\nremove = [\"Cookie\"]\n[[site]]";
+    let fields =
+        "[origin.request_headers]\nset = { X-Set = \"1\" }\nremove = [\"Cookie\", \"X-Forwarded-For\"]\n[[site]]";
     let server = mirror(folder.path(), &text.replace("[[site]]", fields), &[]);
     for (round, client) in [(0, "a"), (1, "b")] {
         let options = ["-H", &*format!("Authorization: {client}"), "-H", "Cookie: c", "-H", "X-Drop: d"];
@@ -206,10 +209,63 @@ fn an_origins_own_addresses_and_credentials_stay_between_it_and_the_server() {
         assert_eq!(is_hit(&reply), round > 0, "the origin's credentials are for all");
     }
     let asked = &recorder.received()[0];
-    let sent = ["authorization", "x-set", "cookie", "x-drop"].map(|name| asked.field(name));
-    assert_eq!(sent, [Some("Basic dXNlcjpodW50ZXIy"), Some("1"), None, None]);
+    let sent = ["authorization", "x-set", "cookie", "x-drop", "x-forwarded-for"].map(|name| asked.field(name));
+    assert_eq!(sent, [Some("Basic dXNlcjpodW50ZXIy"), Some("1"), None, None, None]);
     assert!(!server.process.stderr().contains("hunter2"), "{}", server.process.stderr());
     let file = folder.path().join("mirror.toml");
     let printed = run_thalweg(&["serve", "--print-config", "--config", file.to_str().unwrap()]);
     assert!(!printed.stdout.contains("hunter2"), "{}", printed.stdout);
+}
+
+/// An origin of HTTP/2 that answers the first request of each connection with 101.
+fn raw_http2_origin() -> SocketAddr {
+    const END_STREAM: u8 = 1;
+    const END_HEADERS: u8 = 4;
+    // A literal `:status: 101` without indexing, and `:status: 200` of the static table.
+    const SWITCHING: &[u8] = b"\x08\x03101";
+    const OK: &[u8] = b"\x88";
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    }
+    fn serve(mut socket: TcpStream) -> std::io::Result<()> {
+        socket.read_exact(&mut [0; 24])?;
+        socket.write_all(&frame(4, 0, 0, &[]))?;
+        loop {
+            let mut head = [0; 9];
+            socket.read_exact(&mut head)?;
+            let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+            socket.read_exact(&mut payload)?;
+            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+            match head[3] {
+                4 if head[4] == 0 => socket.write_all(&frame(4, 1, 0, &[]))?,
+                1 if stream == 1 => socket.write_all(&frame(1, END_HEADERS | END_STREAM, stream, SWITCHING))?,
+                1 => socket.write_all(&frame(1, END_HEADERS | END_STREAM, stream, OK))?,
+                _ => {}
+            }
+        }
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            std::thread::spawn(move || serve(socket));
+        }
+    });
+    address
+}
+
+#[test]
+fn a_101_that_nobody_asked_for_is_502_over_http2_too() {
+    for protocol in ["--http1.1", "--http2-prior-knowledge"] {
+        let (folder, address) = (TempDir::new().unwrap(), raw_http2_origin());
+        let text = configuration(folder.path(), &format!("http://{address}/"), "");
+        let text = text.replace("connect_time", "protocol = \"http2\"\nconnect_time");
+        let server = mirror(folder.path(), &text, &[]);
+        let status = |path: &str| fetch(&[protocol], &format!("{}/{path}", server.url)).status;
+        assert_eq!(status("a"), 502, "{protocol}");
+        // Neither the server nor its clients are stuck on another protocol.
+        let statuses = [status("b"), status("c")];
+        assert!(statuses.contains(&200), "{protocol}: {statuses:?}");
+    }
 }

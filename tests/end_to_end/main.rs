@@ -20,6 +20,7 @@
 //! | [`serve`], [`configuration`], [`find`], [`demo`], [`fallback`], [`browser`] | tests of the other commands, of the drivers, of the report |
 //! | [`cache`] | volumes of the disk cache on the command line |
 //! | [`forwarding`], [`purging`] | the server in front of origins; purging from it, and its figures |
+//! | [`proxied`] | HAProxy in front of the server |
 //! | [`secrets`] | files with tokens and keys that all users can read |
 //! | [`disk`] | the benchmark of a file system, its folders, a full disk |
 //! | [`doctor`] | settings of the host: examined, changed, put back |
@@ -118,6 +119,7 @@ mod pipelines;
 mod priority;
 mod process;
 mod protocols;
+mod proxied;
 mod purging;
 mod race;
 mod recorder;
