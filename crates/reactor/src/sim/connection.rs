@@ -188,6 +188,15 @@ pub(super) struct Flow {
 }
 
 impl Flow {
+    /// Takes the first bytes.
+    pub(super) fn take(&mut self, bytes: usize) -> Vec<u8> {
+        let (front, back) = self.held.as_slices();
+        let of_front = bytes.min(front.len());
+        let taken = [&front[..of_front], &back[..bytes - of_front]].concat();
+        self.held.drain(..bytes);
+        taken
+    }
+
     /// Loses what is on its way, now and later.
     pub(super) fn cut(&mut self) {
         self.cut = true;

@@ -17,6 +17,7 @@
 mod agenda;
 mod config;
 mod connection;
+mod connections;
 mod network;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -33,6 +34,7 @@ use thalweg_sys::{Instant, PeerAddr, PortRange, SocketId, socket};
 use agenda::{Agenda, Event};
 pub use config::SimConfig;
 use connection::{Connection, End, EndId, EndState, Finish, Intake, Sending, Side};
+use connections::Connections;
 
 /// The virtual time at which a simulation begins: not zero, so that a time that was never set is
 /// seen to be wrong.
@@ -51,8 +53,7 @@ pub struct Sim {
     now: Instant,
     agenda: Agenda,
     sockets: Table<Socket>,
-    connections: BTreeMap<u64, Connection>,
-    connections_made: u64,
+    connections: Connections,
     listeners: BTreeMap<SocketAddr, SocketId>,
     ports_given: u64,
     stalls: Vec<Stall>,
@@ -108,8 +109,7 @@ impl Sim {
             now: START,
             agenda: Agenda::default(),
             sockets: Table::new(config.sockets_max),
-            connections: BTreeMap::new(),
-            connections_made: 0,
+            connections: Connections::default(),
             listeners: BTreeMap::new(),
             ports_given: 0,
             stalls: Vec::new(),
@@ -176,7 +176,7 @@ impl Sim {
     /// directions.
     pub fn mute(&mut self, socket: SocketId) {
         let end = self.end_of(socket);
-        if let Some(connection) = self.connections.get_mut(&end.connection) {
+        if let Some(connection) = self.connections.get_mut(end.connection) {
             connection.mute = true;
         }
     }
@@ -220,11 +220,11 @@ impl Sim {
     }
 
     fn end(&self, id: EndId) -> &End {
-        self.connections[&id.connection].end(id.side)
+        self.connections[id.connection].end(id.side)
     }
 
     fn end_mut(&mut self, id: EndId) -> &mut End {
-        let connection = self.connections.get_mut(&id.connection).expect("a connection lives as long as its ends");
+        let connection = self.connections.get_mut(id.connection).expect("a connection lives as long as its ends");
         connection.end_mut(id.side)
     }
 
@@ -356,15 +356,14 @@ impl Driver for Sim {
         if source.is_ipv4() != peer.is_ipv4() {
             return Err(Errno::AFNOSUPPORT.into());
         }
-        let connection = self.connections_made;
+        let connection = self.connections.next_number();
         let socket = self.insert(Socket::End(EndId { connection, side: Side::Connector }))?;
         let local = SocketAddr::new(source, self.next_port(to.ports));
-        self.connections_made += 1;
         let mut made = Connection::new(local, peer, socket, self.now);
         if let ReceiveMode::OnDemand { .. } = to.receive_mode {
             made.end_mut(Side::Connector).intake = Intake::Asked { bytes: 0 };
         }
-        self.connections.insert(connection, made);
+        self.connections.add(made);
         self.send_syn(connection);
         Ok(socket)
     }
@@ -488,7 +487,7 @@ impl Driver for Sim {
     }
 
     fn handshake_ns(&self, socket: SocketId) -> Option<u64> {
-        self.connections[&self.end_of(socket).connection].handshake_ns()
+        self.connections[self.end_of(socket).connection].handshake_ns()
     }
 
     fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {

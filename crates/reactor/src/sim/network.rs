@@ -64,7 +64,7 @@ impl Sim {
     }
 
     fn syn(&mut self, connection: u64, attempt: u32) {
-        let Some(state) = self.connections.get(&connection) else { return };
+        let Some(state) = self.connections.get(connection) else { return };
         if state.mute {
             return;
         }
@@ -80,7 +80,7 @@ impl Sim {
                 return;
             }
             let again_at = self.now.plus_ns(SYN_RETRY_NS << attempt);
-            if let Some(connection) = self.connections.get_mut(&connection) {
+            if let Some(connection) = self.connections.get_mut(connection) {
                 connection.syn_sent_again = true;
             }
             self.agenda.add(again_at, Event::Syn { connection, attempt: attempt + 1 });
@@ -104,7 +104,7 @@ impl Sim {
 
     fn established(&mut self, connection: u64) {
         let id = EndId { connection, side: Side::Connector };
-        let Some(state) = self.connections.get_mut(&connection) else { return };
+        let Some(state) = self.connections.get_mut(connection) else { return };
         if state.mute {
             return;
         }
@@ -134,7 +134,7 @@ impl Sim {
         while let Some(connection) = state.backlog.pop_front() {
             let id = EndId { connection, side: Side::Acceptor };
             let waits = |state: &super::Connection| state.end(Side::Acceptor).state == EndState::Waiting;
-            if !self.connections.get(&connection).is_some_and(waits) {
+            if !self.connections.get(connection).is_some_and(waits) {
                 continue;
             }
             let Ok(socket) = self.sockets.insert(Socket::End(id)) else {
@@ -170,7 +170,7 @@ impl Sim {
     /// if that was requested.
     pub(super) fn transmit(&mut self, from: EndId) {
         let now = self.now;
-        if !self.connections.contains_key(&from.connection) {
+        if self.connections.get(from.connection).is_none() {
             return;
         }
         self.end_mut(from).transmit_scheduled = false;
@@ -226,7 +226,9 @@ impl Sim {
         }
         let to = from.peer();
         if self.chance(self.config.mute_probability) {
-            self.connections.entry(from.connection).and_modify(|connection| connection.mute = true);
+            if let Some(connection) = self.connections.get_mut(from.connection) {
+                connection.mute = true;
+            }
         } else if self.chance(self.config.reset_probability) {
             let before = self.random.random_range(0..=bytes);
             self.agenda.add(at, Event::Arrive { to, bytes: before });
@@ -247,7 +249,7 @@ impl Sim {
     }
 
     fn arrive(&mut self, to: EndId, bytes: usize) {
-        let Some(connection) = self.connections.get_mut(&to.connection) else { return };
+        let Some(connection) = self.connections.get_mut(to.connection) else { return };
         let (closed, mute) = (connection.end(to.side).state == EndState::Closed, connection.mute);
         let flow = &mut connection.end_mut(to.side.other()).flow;
         if flow.cut || mute {
@@ -265,7 +267,7 @@ impl Sim {
     }
 
     fn arrive_end(&mut self, to: EndId) {
-        let Some(connection) = self.connections.get_mut(&to.connection) else { return };
+        let Some(connection) = self.connections.get_mut(to.connection) else { return };
         let mute = connection.mute;
         let flow = &mut connection.end_mut(to.side.other()).flow;
         if flow.cut || mute {
@@ -276,7 +278,7 @@ impl Sim {
     }
 
     fn arrive_reset(&mut self, to: EndId) {
-        let Some(connection) = self.connections.get_mut(&to.connection) else { return };
+        let Some(connection) = self.connections.get_mut(to.connection) else { return };
         if connection.mute {
             return;
         }
@@ -327,7 +329,7 @@ impl Sim {
 
     /// Hands over one piece of what has arrived, or what is behind it: the end or the reset.
     fn deliver(&mut self, to: EndId) {
-        if !self.connections.contains_key(&to.connection) {
+        if self.connections.get(to.connection).is_none() {
             return;
         }
         let end = self.end_mut(to);
@@ -349,7 +351,7 @@ impl Sim {
             let piece = self.piece(arrived.min(wanted));
             self.end_mut(to).intake.satisfy();
             let sender = self.end_mut(to.peer());
-            let bytes = sender.flow.held.drain(..piece).collect();
+            let bytes = sender.flow.take(piece);
             sender.flow.arrived -= piece;
             sender.flow.delivered += piece as u64;
             let waits_for_room = sender.is_sending();
@@ -380,7 +382,7 @@ impl Sim {
 
     /// The owner has closed this end, or will never have it.
     pub(super) fn abandon(&mut self, id: EndId) {
-        let Some(connection) = self.connections.get_mut(&id.connection) else { return };
+        let Some(connection) = self.connections.get_mut(id.connection) else { return };
         let unread = connection.end(id.side.other()).flow.arrived > 0;
         let end = connection.end_mut(id.side);
         let before = std::mem::replace(&mut end.state, EndState::Closed);
@@ -414,14 +416,14 @@ impl Sim {
     }
 
     fn forget_if_over(&mut self, connection: u64) {
-        if self.connections.get(&connection).is_some_and(super::Connection::is_over) {
-            self.connections.remove(&connection);
+        if self.connections.get(connection).is_some_and(super::Connection::is_over) {
+            self.connections.remove(connection);
         }
     }
 
     /// Breaks one end: its send and what it has not received yet are gone.
     pub(super) fn fail(&mut self, id: EndId, error: io::Error) {
-        let Some(connection) = self.connections.get_mut(&id.connection) else { return };
+        let Some(connection) = self.connections.get_mut(id.connection) else { return };
         let end = connection.end_mut(id.side);
         let (EndState::Open(socket) | EndState::Connecting(socket)) = end.state else { return };
         end.state = EndState::Failed(socket);
