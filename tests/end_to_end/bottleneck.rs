@@ -1,5 +1,6 @@
-//! Planted bottlenecks, and the part that a search names. `bench/planted-bottlenecks` has more of
-//! them, and repeats them.
+//! Planted bottlenecks, and the part that a search names: one of each kind, whose samples are those
+//! of real sockets and processes. `crates/virtual-lab` has more of the server's;
+//! `bench/planted-bottlenecks` has more of all, and repeats them.
 
 use std::fs;
 use std::io::Write;
@@ -87,16 +88,6 @@ impl Drop for Group {
 /// These tests need all CPUs: nextest runs each of them by itself.
 mod alone {
     use super::*;
-
-    #[test]
-    fn a_bounded_queue_is_the_servers() {
-        let (_server, url) = yardstick(thalweg, "127.0.0.1:0", &["bounded", "--rate", "500/s"]);
-        let find =
-            named(|| thalweg(&[&["find", &url], &SHORT[..]].concat()), "server", "server's queue is bounded (503s)");
-        assert!(find["evidence"][0].as_str().is_some_and(|first| first.contains("status 503")), "{find:#}");
-        let finding = &find["findings"][0];
-        assert_eq!((&finding["kind"], &finding["strength"]), (&"refusals".into(), &"proves".into()), "{find:#}");
-    }
 
     /// Such a server was once named because nothing else was left.
     #[test]

@@ -284,33 +284,6 @@ fn a_stream_needs_a_result_in_json() {
     assert!(ended.stderr.contains("--progress json needs --json"), "{ended:?}");
 }
 
-/// These tests measure small loads: nextest runs few of them at a time.
-mod small_load {
-    use super::*;
-
-    #[test]
-    fn a_stream_of_a_search_has_its_trials() {
-        let server = Yardstick::start("2ms");
-        let load = ["--connections", "16", "--duration", "1s", "--width", "30%", "--budget", "30s", "--overload", "no"];
-        let (lines, result) =
-            stream(&run_thalweg(&[&["find", &server.url(), "--json", "--progress", "json"], &load[..]].concat()));
-        let trials = result["trials"].as_array().expect("trials");
-        let judged = of_type(&lines, "judged");
-        assert_eq!(of_type(&lines, "trial").len(), judged.len(), "{lines:#?}");
-        // An invalid trial of another program's doing is in the document, too.
-        assert_eq!(judged.len(), trials.len(), "{lines:#?}");
-        assert_eq!(judged[0]["verdict"], Value::Null);
-        let offered: f64 = of_type(&lines, "interval").iter().map(|interval| number(interval, "/offered")).sum();
-        let expected: f64 = trials
-            .iter()
-            .flat_map(|trial| trial["intervals"].as_array().expect("intervals"))
-            .map(|interval| number(interval, "/offered"))
-            .sum();
-        assert_eq!(offered, expected);
-        assert!(!of_type(&lines, "estimate").is_empty(), "{lines:#?}");
-    }
-}
-
 /// These tests need all CPUs: nextest runs each of them by itself.
 mod alone {
     use super::*;
@@ -320,7 +293,7 @@ mod alone {
         let server = Yardstick::start("2ms");
         let events = [("^confirm +[0-9].*pass", "look")];
         let setting = Setting { rows: 30, columns: 80, events: &events, ..WIDE };
-        let load = ["--connections", "16", "--duration", "2s", "--width", "20%", "--budget", "40s", "--overload", "no"];
+        let load = ["--connections", "16", "--duration", "1s", "--width", "20%", "--budget", "20s", "--overload", "no"];
         let terminal = Terminal::run(setting, &[&["find", &server.url()], &load[..]].concat());
         let lines = terminal.lines(Some(0));
         assert_shows(&lines, &["probe calibrate bracket narrow confirm", ", goal 20.0 %)", "━", "good ", "p99 "]);

@@ -39,7 +39,6 @@
 //! | [`yardstick`] | the server of known capacity, as load generators find it |
 //! | [`bottleneck`] | planted bottlenecks, and the part that a search names |
 //! | [`observe`] | the observer of a host: alone, asked by a measuring client, lost |
-//! | [`collapse`] | targets that fail while they are measured |
 //! | [`compare`] | comparisons of servers with a known difference, their commands, and their ends |
 //! | [`collapse`], [`disturbance`] | targets that fail while they are measured; other programs on the CPU of the client |
 //! | [`credentials`] | user information in a URL: sent, and shown nowhere |
