@@ -8,12 +8,13 @@
 //!
 //! Nothing depends on the speed of the machine, and nothing sleeps: one seed gives one result.
 //!
-//! Deliberately not here: protocols other than HTTP/1 without TLS, more than one load thread, and
-//! judgements, which are all those of `lab` and `measure`.
+//! Deliberately not here: yardsticks that speak HTTP/2 or TLS, in whose place there are sinks; more
+//! than one load thread; and judgements, which are all those of `lab` and `measure`.
 #![forbid(unsafe_code)]
 
 mod client;
 mod environment;
+mod load;
 mod search;
 mod servers;
 mod watcher;
@@ -21,5 +22,6 @@ mod world;
 
 pub use client::{ClientModel, Theft};
 pub use environment::VirtualLab;
-pub use search::{Found, SearchCase, plan, search, settings, target};
+pub use load::{plan, target};
+pub use search::{Found, SearchCase, search, settings};
 pub use watcher::Quiet;

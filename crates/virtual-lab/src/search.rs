@@ -7,17 +7,15 @@ use std::time::Duration;
 use serde::Serialize;
 use thalweg_lab::environment::Environment;
 use thalweg_lab::search::{SearchError, SearchSettings, find};
-use thalweg_lab::target::Target;
 use thalweg_lab::trial::TestBed;
-use thalweg_load::{Extent, LoopPlan, Plan, RateProfile, RequestText, Spacing, template};
+use thalweg_load::{LoopPlan, Plan, RateProfile, Spacing};
 use thalweg_measure::search::EndReason;
 use thalweg_measure::{Limit, Verdict};
-use thalweg_wire::Version;
 use thalweg_yardstick::{Arrivals, Model};
 
 use crate::client::ClientModel;
 use crate::environment::VirtualLab;
-use crate::servers::TARGET;
+use crate::load::{plan, target};
 use crate::watcher::Quiet;
 
 /// The defaults of `thalweg find`.
@@ -27,7 +25,6 @@ const WIDTH: f64 = 0.03;
 const BUDGET: Duration = Duration::from_secs(600);
 const RECOVERY: Duration = Duration::from_secs(60);
 const LOWEST_RATE: f64 = 10.0;
-const CONNECTIONS: usize = 256;
 
 /// A search to be made.
 #[derive(Clone, Copy, Debug)]
@@ -122,26 +119,4 @@ pub fn settings(base: Plan) -> SearchSettings {
         overload: true,
         bottleneck: true,
     }
-}
-
-/// The target of a virtual lab.
-pub fn target() -> Target {
-    Target::resolve(&format!("http://{TARGET}/"), None).expect("an address needs no resolver")
-}
-
-/// The load of a search but for its arrivals and its length: GET requests by one load thread.
-pub fn plan() -> Plan {
-    let authority = TARGET.to_string();
-    let text = RequestText {
-        method: "GET",
-        authority: &authority,
-        target: "/",
-        version: Version::Http11,
-        fields: &[],
-        body: b"",
-    };
-    let request = template(&text).expect("a request in order");
-    let arrivals = LoopPlan::at_rate(LOWEST_RATE);
-    let base = Plan::new(TARGET.into(), [request].into(), arrivals, Extent::Duration(TRIAL));
-    Plan { connections: CONNECTIONS, ..base }
 }

@@ -2,26 +2,47 @@
 //! calibrated with.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::time::Duration;
 
+use thalweg_lab::sink::SinkApp;
 use thalweg_reactor::sim::Sim;
 use thalweg_reactor::{App, LoopControl};
 use thalweg_sys::driver::{Completion, Driver, Listen};
 use thalweg_sys::{DriverChoice, Instant, SocketId};
 use thalweg_yardstick::server::{ServerConfig, YardstickApp};
-use thalweg_yardstick::{Arrivals, Law, Model, truth};
+use thalweg_yardstick::{Arrivals, Model, truth};
 
 /// The host of the servers, of a network for documentation (RFC 5737).
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 pub(crate) const TARGET: SocketAddr = SocketAddr::new(HOST, 80);
 pub(crate) const SINK: SocketAddr = SocketAddr::new(HOST, 81);
 
-/// The time that the sink needs for a request.
-const SINK_SERVICE: Duration = Duration::from_micros(1);
+/// The application of a server.
+#[expect(clippy::large_enum_variant, reason = "there are two in a world")]
+enum Server {
+    Yardstick(YardstickApp),
+    /// A server that answers at once, in the protocols that yardsticks do not speak too.
+    Sink(SinkApp),
+}
+
+impl Server {
+    fn on_completion(&mut self, sim: &mut Sim, completion: Completion) {
+        match self {
+            Self::Yardstick(app) => app.on_completion(sim, completion),
+            Self::Sink(app) => app.on_completion(sim, completion),
+        }
+    }
+
+    fn on_iteration(&mut self, sim: &mut Sim, now: Instant) -> LoopControl {
+        match self {
+            Self::Yardstick(app) => app.on_iteration(sim, now),
+            Self::Sink(app) => app.on_iteration(sim, now),
+        }
+    }
+}
 
 /// A server with the time at which it has something to do.
 struct Member {
-    app: YardstickApp,
+    app: Server,
     listener: SocketAddr,
     due: Option<Instant>,
 }
@@ -34,25 +55,13 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// The sink alone.
-    pub(crate) fn open(sim: &mut Sim, body_bytes: usize) -> Self {
-        let mut servers = Self { members: Vec::new(), sockets: Vec::new() };
-        let law = Law::Fixed { time_s: SINK_SERVICE.as_secs_f64() };
-        servers.start(sim, SINK, &Model::plain(1, law), body_bytes);
-        servers
+    /// None yet.
+    pub(crate) fn none() -> Self {
+        Self { members: Vec::new(), sockets: Vec::new() }
     }
 
-    /// Starts a server, in the place of the one at that address if there is one.
+    /// Starts a yardstick.
     pub(crate) fn start(&mut self, sim: &mut Sim, address: SocketAddr, model: &Model, body_bytes: usize) {
-        if let Some(place) = self.members.iter().position(|member| member.listener == address) {
-            sim.end_process(address);
-            self.members.remove(place);
-            self.sockets.iter_mut().for_each(|socket| {
-                *socket = socket
-                    .filter(|(_, owner)| *owner != place)
-                    .map(|(id, owner)| (id, owner - usize::from(owner > place)));
-            });
-        }
         let config = ServerConfig {
             model: *model,
             truth: truth(model, Arrivals::Constant, &[]),
@@ -65,9 +74,30 @@ impl Servers {
             connections_max: usize::MAX,
             wake_early_ns: 0,
         };
+        self.end(sim, address);
         let mut app = YardstickApp::computed(&config, sim.now());
         app.listen(sim, Listen::Address(address)).expect("the address is free");
-        self.members.push(Member { app, listener: address, due: Some(sim.now()) });
+        self.members.push(Member { app: Server::Yardstick(app), listener: address, due: Some(sim.now()) });
+    }
+
+    /// Starts a sink.
+    pub(crate) fn start_sink(&mut self, sim: &mut Sim, address: SocketAddr, app: SinkApp) {
+        self.end(sim, address);
+        app.listen(sim, Listen::Address(address)).expect("the address is free");
+        self.members.push(Member { app: Server::Sink(app), listener: address, due: None });
+    }
+
+    /// Ends the server at that address, if there is one.
+    fn end(&mut self, sim: &mut Sim, address: SocketAddr) {
+        if let Some(place) = self.members.iter().position(|member| member.listener == address) {
+            sim.end_process(address);
+            self.members.remove(place);
+            for socket in &mut self.sockets {
+                *socket = socket
+                    .filter(|(_, owner)| *owner != place)
+                    .map(|(id, owner)| (id, owner - usize::from(owner > place)));
+            }
+        }
     }
 
     /// Hands a completion to the server that it is for; whether there is one.

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_lab::environment::{CpuUseOfOthers, FOLLOW_INTERVAL, Follow, ObservedRun, Taken};
+use thalweg_load::protocol::{Http1, Http2, Protocol};
 use thalweg_load::{Engine, Plan, Progress, RunFigures, StartBarrier};
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, LoopControl, run};
 use thalweg_sys::Instant;
 use thalweg_sys::driver::{Completion, Driver, DriverKind};
 use thalweg_sys::proc::Waits;
+use thalweg_wire::Version;
 
 use crate::client::{CLIENT, ClientCpu, ClientModel};
 use crate::servers::Servers;
@@ -32,12 +34,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A world whose sink sends bodies of that size, and without a target.
-    pub(crate) fn new(client: ClientModel, body_bytes: usize) -> Self {
+    /// A world without servers.
+    pub(crate) fn new(client: ClientModel) -> Self {
         let latency_ns = LATENCY.as_nanos() as u64;
         let config = SimConfig { sockets_max: SOCKETS_MAX, latency_ns, ..SimConfig::calm(client.seed) };
-        let mut sim = Sim::new(config);
-        let servers = Servers::open(&mut sim, body_bytes);
+        let sim = Sim::new(config);
+        let servers = Servers::none();
         let client = ClientCpu::new(client, sim.now());
         let clock = Rc::new(Cell::new(sim.now()));
         Self { sim, servers, client, clock }
@@ -51,6 +53,13 @@ impl World {
 
     /// Carries a load out, from the first connection to the last.
     pub(crate) fn run(&mut self, plan: Plan, follow: &mut Follow<'_>) -> ObservedRun {
+        match plan.version() {
+            Version::Http2 => self.run_over::<Http2>(plan, follow),
+            Version::Http10 | Version::Http11 => self.run_over::<Http1>(plan, follow),
+        }
+    }
+
+    fn run_over<P: Protocol>(&mut self, plan: Plan, follow: &mut Follow<'_>) -> ObservedRun {
         let (now, cpu, warmup) = (self.sim.now(), plan.cpus[0], plan.warmup);
         let progress = Arc::new(Progress::new(1));
         let start = Arc::new(StartBarrier::new(1));
@@ -65,7 +74,8 @@ impl World {
             others: CpuUseOfOthers::default(),
         };
         let source = move || Waits { run_queue_ns: stolen.get(), ..Waits::default() };
-        let engine = Engine::new(Arc::new(plan), 0, DriverKind::Simulated, now, start.clone(), progress);
+        let kind = DriverKind::Simulated;
+        let engine = Engine::<P>::with_protocol(Arc::new(plan), 0, kind, now, start.clone(), progress);
         let mut load = Load {
             engine: engine.watched(Some(Box::new(source)), now),
             servers: &mut self.servers,
@@ -110,8 +120,8 @@ impl App<Sim> for Passing<'_> {
 }
 
 /// A load under way.
-struct Load<'a, 'f> {
-    engine: Engine,
+struct Load<'a, 'f, P: Protocol> {
+    engine: Engine<P>,
     servers: &'a mut Servers,
     client: &'a mut ClientCpu,
     follower: Follower<'a, 'f>,
@@ -133,7 +143,7 @@ struct Measured {
     stolen_ns: u64,
 }
 
-impl Load<'_, '_> {
+impl<P: Protocol> Load<'_, '_, P> {
     /// Has the load thread do what is due, if it can run now. Returns when it comes back; `None`
     /// once it has ended.
     fn go_on(&mut self, sim: &mut Sim, now: Instant) -> Option<Instant> {
@@ -171,7 +181,7 @@ impl Load<'_, '_> {
     }
 }
 
-impl App<Sim> for Load<'_, '_> {
+impl<P: Protocol> App<Sim> for Load<'_, '_, P> {
     fn on_completion(&mut self, sim: &mut Sim, completion: Completion) {
         if let Err(completion) = self.servers.take(sim, completion) {
             let is_work = matches!(completion, Completion::Received { .. } | Completion::Connected { .. });

@@ -99,7 +99,7 @@ impl Sink {
     /// # Errors
     /// The sink's certificate cannot be trusted.
     pub fn client(&self, settings: &ClientSettings) -> Result<ClientSettings, SettingsError> {
-        self.certificate.as_ref().map_or_else(|| Ok(settings.clone()), |certificate| settings.trusting(certificate))
+        client(self.certificate.as_ref(), settings)
     }
 }
 
@@ -112,6 +112,54 @@ impl Drop for Sink {
             let _ = thread.join();
         }
     }
+}
+
+/// The sink as an application of a loop of the caller, such as one over the simulated network.
+pub struct SinkApp {
+    server: server::Server,
+    certificate: Option<Certificate>,
+}
+
+impl SinkApp {
+    /// A sink whose responses have bodies of that size.
+    ///
+    /// # Errors
+    /// It is to speak TLS, and the certificate could not be created.
+    pub fn new(version: Version, tls: bool, body_bytes: usize) -> io::Result<Self> {
+        let certificate = tls.then(|| self_signed(&[NAME.to_owned()])).transpose().map_err(io::Error::other)?;
+        let settings = certificate.as_ref().map(server_settings).transpose()?;
+        Ok(Self { server: server::Server::new(version, settings, body_bytes, Arc::default()), certificate })
+    }
+
+    /// Listens at an address.
+    ///
+    /// # Errors
+    /// It cannot be had.
+    pub fn listen<D: Driver>(&self, driver: &mut D, at: Listen) -> io::Result<SocketAddr> {
+        self.server.listen(driver, at)
+    }
+
+    /// The settings of a client, as [`Sink::client`] has them.
+    ///
+    /// # Errors
+    /// The sink's certificate cannot be trusted.
+    pub fn client(&self, settings: &ClientSettings) -> Result<ClientSettings, SettingsError> {
+        client(self.certificate.as_ref(), settings)
+    }
+}
+
+impl<D: Driver> App<D> for SinkApp {
+    fn on_completion(&mut self, driver: &mut D, completion: Completion) {
+        self.server.on_completion(driver, completion);
+    }
+
+    fn on_iteration(&mut self, driver: &mut D, now: Instant) -> LoopControl {
+        self.server.on_iteration(driver, now)
+    }
+}
+
+fn client(certificate: Option<&Certificate>, settings: &ClientSettings) -> Result<ClientSettings, SettingsError> {
+    certificate.map_or_else(|| Ok(settings.clone()), |certificate| settings.trusting(certificate))
 }
 
 fn server_settings(certificate: &Certificate) -> io::Result<ServerSettings> {

@@ -8,6 +8,7 @@ mod collapse;
 mod disturbance;
 mod find;
 mod interruption;
+mod protocols;
 mod restarts;
 mod sides;
 mod stage;
