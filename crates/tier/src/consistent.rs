@@ -66,7 +66,16 @@ pub(crate) struct Set {
     /// The second in which its members were validated last, or in which the set came into use: what
     /// was stored before that may be older than an update.
     validated_s: AtomicI64,
+    /// The second in which the last validation began, whether the origin has answered it or not.
+    tried_s: AtomicI64,
     noted: Mutex<Noted>,
+}
+
+/// A pass over the members that are to be validated.
+pub(crate) struct Pass {
+    pub(crate) members: Vec<Box<str>>,
+    validated_before_s: i64,
+    has_changed_before: bool,
 }
 
 struct Noted {
@@ -94,6 +103,7 @@ impl Set {
         Self {
             in_use: tokio::sync::RwLock::default(),
             validated_s: AtomicI64::new(now),
+            tried_s: AtomicI64::new(now),
             noted: Mutex::new(Noted { members: BTreeSet::new(), has_changed: false }),
         }
     }
@@ -131,12 +141,25 @@ impl Set {
         self.noted().has_changed
     }
 
-    /// The members that are to be validated now.
-    pub(crate) fn begin_pass(&self, now: i64) -> Vec<Box<str>> {
-        self.validated_s.store(now, Ordering::Release);
+    pub(crate) fn tried_s(&self) -> i64 {
+        self.tried_s.load(Ordering::Acquire)
+    }
+
+    /// Begins to validate the members.
+    pub(crate) fn begin_pass(&self, now: i64) -> Pass {
+        let validated_before_s = self.validated_s.swap(now, Ordering::AcqRel);
+        self.tried_s.store(now, Ordering::Release);
         let mut noted = self.noted();
-        noted.has_changed = false;
-        noted.members.iter().cloned().collect()
+        let has_changed_before = std::mem::take(&mut noted.has_changed);
+        Pass { members: noted.members.iter().cloned().collect(), validated_before_s, has_changed_before }
+    }
+
+    /// Ends a pass of which the origin has answered nothing: if no member had come new before it,
+    /// all of them are as old as they were, and those that are fresh stay in use.
+    pub(crate) fn abandon_pass(&self, pass: &Pass) {
+        if !pass.has_changed_before {
+            self.validated_s.store(pass.validated_before_s, Ordering::Release);
+        }
     }
 }
 
@@ -170,12 +193,12 @@ mod tests {
         assert!(!set.has_changed());
         set.join_changed("/b");
         assert!(set.has_changed());
-        assert_eq!(set.begin_pass(110), ["/a".into(), "/b".into()]);
+        assert_eq!(set.begin_pass(110).members, ["/a".into(), "/b".into()]);
         assert!(!set.has_changed() && set.validated_s() == 110);
         set.join("/c");
         assert!(!set.has_changed());
         set.leave("/a");
-        assert_eq!(set.begin_pass(120), ["/b".into(), "/c".into()]);
+        assert_eq!(set.begin_pass(120).members, ["/b".into(), "/c".into()]);
     }
 
     #[test]

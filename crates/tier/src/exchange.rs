@@ -345,11 +345,13 @@ impl Exchange {
         true
     }
 
-    /// Whether the store has the first of the bytes that the client wants.
+    /// Whether the store has the first of the bytes that the client wants, or they are on their
+    /// way.
     pub(super) async fn has_begin(&self, variant: &Variant) -> bool {
         let Body::Fragments { key, length } = &variant.body else { return true };
-        let (first, end) = self.wanted(*length);
-        first >= end || self.fragmented(variant, *key).find(number_of(first)).await.is_some()
+        let ((first, end), object) = (self.wanted(*length), self.fragmented(variant, *key));
+        // A fill that ends has stored them before.
+        first >= end || object.fill_at(first).is_some() || object.find(number_of(first)).await.is_some()
     }
 
     /// Validates a response that was used stale, unless that is under way.

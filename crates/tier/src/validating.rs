@@ -62,12 +62,12 @@ impl Exchange {
     /// Validates all members of a set, unless that was done since this request came.
     pub(super) async fn validate_set(&self, set: &Arc<Set>) {
         let _alone = set.in_use.write().await;
-        if set.validated_s() >= self.arrived && !set.has_changed() {
+        if set.tried_s() >= self.arrived && !set.has_changed() {
             return;
         }
         for _ in 0..PASSES_MAX {
-            let members = set.begin_pass(self.now());
-            for some in members.chunks(AT_ONCE_MAX) {
+            let (pass, mut is_answered) = (set.begin_pass(self.now()), false);
+            for some in pass.members.chunks(AT_ONCE_MAX) {
                 let mut tasks = JoinSet::new();
                 for member in some {
                     let mut other = self.clone();
@@ -77,10 +77,15 @@ impl Exchange {
                 }
                 // At an origin that hangs, all that use the set would wait for each of its members.
                 // Those that were not validated are, when they are wanted.
-                if tasks.join_all().await.iter().all(|is_answered| !is_answered) {
+                let answers = tasks.join_all().await;
+                if answers.iter().all(|is_one_answered| !is_one_answered) {
+                    if !is_answered {
+                        set.abandon_pass(&pass);
+                    }
                     self.shared.advance_generation();
                     return;
                 }
+                is_answered = true;
             }
             if !set.has_changed() {
                 break;

@@ -83,3 +83,29 @@ fn a_part_that_is_missing_behind_a_validation_is_asked_for_once() {
     let Answer::Failed(failure) = part(3 * MEBIBYTE) else { panic!("nothing answers") };
     assert_eq!((failure.status, origin.count() - before), (504, 2), "the validation, and the part");
 }
+
+static OUTAGE_TIME: AtomicI64 = AtomicI64::new(1_700_000_000);
+
+#[test]
+fn what_is_fresh_of_a_set_stays_in_use_while_its_origin_is_away() {
+    let origin = Arc::new(Origin::default());
+    let upstream = Arc::clone(&origin) as Arc<dyn Upstream>;
+    let stage = Stage::before_at(upstream, Arc::clone(&origin), || OUTAGE_TIME.load(Ordering::SeqCst));
+    for (target, lifetime) in [("/dists/sid/InRelease", "max-age=60"), ("/dists/sid/Packages", "max-age=600")] {
+        origin.put(target, Original::new(&[("Cache-Control", lifetime), TAG], "one"));
+        bytes(stage.get(target)).unwrap();
+    }
+    *origin.is_down.lock().unwrap() = true;
+    OUTAGE_TIME.fetch_add(100, Ordering::SeqCst);
+    assert!(bytes(stage.get("/dists/sid/InRelease")).is_err(), "it is stale");
+    assert_eq!(bytes(stage.get("/dists/sid/Packages")).unwrap(), b"one");
+    // An update that comes with the origin is that of all.
+    *origin.is_down.lock().unwrap() = false;
+    for target in ["/dists/sid/InRelease", "/dists/sid/Packages"] {
+        origin.put(target, Original::new(&[FRESH, ("ETag", "\"two\"")], "two"));
+    }
+    OUTAGE_TIME.fetch_add(1, Ordering::SeqCst);
+    for target in ["/dists/sid/InRelease", "/dists/sid/Packages"] {
+        assert_eq!(bytes(stage.get(target)).unwrap(), b"two");
+    }
+}
