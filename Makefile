@@ -55,14 +55,14 @@ test-full: ## Run all checks with both drivers, long seeds, live tools and mutat
 	@$(MAKE) --no-print-directory docs
 	@$(MAKE) --no-print-directory fuzz || echo "make test-full: the fuzz targets were not fuzzed (see above); their corpus was replayed"
 
-# The end-to-end tests and those of crates that the change cannot affect are left to `make test`.
+# The end-to-end tests and those of crates that the change cannot affect are left to `make test`. The whole workspace is built all the same: a
+# selection of packages has other features, for which their dependencies would be built anew.
 check: ## Run what a change of the working tree needs before a commit: format, lints, house rules, tests of affected crates
 	@$(MAKE) --no-print-directory format
 	@affected=$$(tests/affected $(SINCE)) || exit 1; \
-	$(NEXTEST) --package thalweg-cli --test tidy || exit 1; \
-	if [ -z "$$affected" ]; then echo "make check: no crate has changed"; exit 0; fi; \
-	$(CARGO) clippy --locked --profile test $$affected --all-targets -- -D warnings && \
-	$(NEXTEST) $$affected --filterset 'not binary(end_to_end) and not binary(tidy)'
+	if [ -z "$$affected" ]; then echo "make check: no crate has changed"; $(NEXTEST) --workspace --test tidy; exit; fi; \
+	$(MAKE) --no-print-directory lint && \
+	$(NEXTEST) --workspace --filterset "binary(tidy) or (($$affected) and not binary(end_to_end))"
 
 setup: ## Install what the tests need, or list what is missing
 	@$(SETUP) test

@@ -102,19 +102,17 @@ mod alone {
     fn a_full_path_is_the_networks() {
         let Some(network) = Namespace::new("a_full_path_is_the_networks") else { return };
         // The server has a network of its own behind a link of 20 Mbit/s.
-        let behind = Process::start(network.command("unshare").args(["--net", "sleep", "600"]));
+        let second = ["--net", "sh", "-c", "echo up && exec sleep 600"];
+        let mut behind = Process::start(network.command("unshare").args(second));
+        // Before it exists, a link to it would be one within the first network.
+        until("the second network", PATIENCE, || behind.stdout().contains("up").then_some(()));
         let at = format!("--net=/proc/{}/ns/net", behind.id());
         let inside = |arguments: &[&str]| {
             let mut command = network.command("nsenter");
             command.arg(&at).args(arguments);
             command
         };
-        until("the second network", PATIENCE, || {
-            let link = format!("ip link add c0 type veth peer name s0 netns {}", behind.id());
-            let ended = Process::start(network.command("sh").args(["-c", &link])).wait(PATIENCE);
-            let is_there = Process::start(inside(&["ip", "link", "show", "s0"]).stdout(Stdio::null())).wait(PATIENCE);
-            (ended.code == Some(0) && is_there.code == Some(0)).then_some(())
-        });
+        network.shell(&format!("ip link add c0 type veth peer name s0 netns {}", behind.id()));
         network.shell("ip address add 10.98.0.2/24 dev c0 && ip link set c0 up");
         let set_up = "ip address add 10.98.0.1/24 dev s0 && ip link set s0 up && \
                       tc qdisc add dev s0 root tbf rate 20mbit burst 32kbit latency 50ms";
