@@ -5,7 +5,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -103,7 +103,7 @@ mod alone {
         let Some(network) = Namespace::new("a_full_path_is_the_networks") else { return };
         // The server has a network of its own behind a link of 20 Mbit/s.
         let second = ["--net", "sh", "-c", "echo up && exec sleep 600"];
-        let mut behind = Process::start(network.command("unshare").args(second));
+        let behind = Process::start(network.command("unshare").args(second));
         // Before it exists, a link to it would be one within the first network.
         until("the second network", PATIENCE, || behind.stdout().contains("up").then_some(()));
         let at = format!("--net=/proc/{}/ns/net", behind.id());
