@@ -38,8 +38,8 @@ counters! {
     held_hits,
     /// Requests answered from the store.
     hits,
-    /// Those of the hits, of the stale and of the collapsed requests for which a part of the body
-    /// had to be fetched.
+    /// Requests counted as hits, stale or collapsed for which a part of the body had to be
+    /// fetched.
     partial,
     /// Requests answered from the store after an origin confirmed it.
     revalidated,

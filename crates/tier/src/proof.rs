@@ -46,10 +46,11 @@ pub(crate) enum Proven {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     Wrong,
-    /// The clock of its sender differs by so many seconds, or it was kept back.
+    /// The time in the proof is this many seconds from this server's clock: the sender's clock is
+    /// wrong, or the request was delayed.
     Untimely(u64),
     Repeated,
-    /// There are too many to remember.
+    /// This server remembers no more nonces.
     TooMany,
 }
 

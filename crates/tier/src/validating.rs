@@ -76,7 +76,7 @@ impl Exchange {
                     tasks.spawn(async move { other.validate(&set).await });
                 }
                 // At an origin that hangs, all that use the set would wait for each of its members.
-                // Those that were not validated are, when they are wanted.
+                // Members that were not validated here are validated at their next request.
                 let answers = tasks.join_all().await;
                 if answers.iter().all(|is_one_answered| !is_one_answered) {
                     if !is_answered {

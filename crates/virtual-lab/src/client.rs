@@ -110,7 +110,7 @@ impl ClientCpu {
         }
     }
 
-    /// The thread works on so many requests from now on.
+    /// Charges the CPU time of `requests` to the thread, from now on.
     pub(crate) fn work(&mut self, sim: &mut Sim, requests: u32) {
         let now = sim.now();
         let work_ns = self.model.request_cost.as_nanos() as u64 * u64::from(requests);

@@ -131,7 +131,7 @@ pub(super) fn open_memory(size: u64) -> Result<OpenedStore, Failure> {
     let folder = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
     let made =
         tempfile::Builder::new().prefix("thalweg-").tempdir_in(&folder).map_err(thalweg_error).and_then(|made| {
-            // The file stays as long as it is open.
+            // The folder is removed at once; the open file keeps the volume's bytes.
             let volume = VolumeConfig { path: made.path().join("volume"), size: Some(size) };
             let file = open_volume(&volume)?;
             let files: Vec<_> = file.file().cloned().into_iter().collect();

@@ -10,7 +10,7 @@ use super::connection::Connection;
 pub(super) struct Connections {
     /// The number of the first entry.
     first: u64,
-    /// Those before the first that is left are forgotten.
+    /// Connections by number. An ended connection leaves a gap; gaps at the front are dropped.
     entries: VecDeque<Option<Box<Connection>>>,
 }
 

@@ -3,19 +3,17 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use thalweg_lab::command::Parameter;
 use thalweg_lab::compare::metric::Metric;
-use thalweg_lab::compare::{CompareSettings, RoundLoad, Side, compare};
+use thalweg_lab::compare::{CompareSettings, RoundLoad, compare};
 use thalweg_lab::search::{SearchSettings, find};
 use thalweg_lab::sweep::{SweepSettings, SweepTarget, sweep};
 use thalweg_load::Plan;
 use thalweg_measure::limit::Statistic;
-use thalweg_measure::statistics::rounds::PairPlan;
 use thalweg_report::document::Trial;
-use thalweg_virtual_lab::{ClientModel, Quiet, VirtualLab, target};
+use thalweg_virtual_lab::{ClientModel, Quiet, VirtualLab};
 use thalweg_wire::Version;
 
-use crate::stage::{short, test_bed};
+use crate::stage::{comparison, short, test_bed};
 
 /// HTTP/1.1 over TLS, HTTP/2 without and with it.
 const PROTOCOLS: [(Version, bool); 3] = [(Version::Http11, true), (Version::Http2, false), (Version::Http2, true)];
@@ -78,33 +76,16 @@ fn rates_are_swept() {
 fn servers_are_compared() {
     for protocol in PROTOCOLS {
         let (lab, base) = lab(protocol);
-        let side = |name: &str| Side {
-            name: name.to_owned(),
-            target: target(),
-            base: base.clone(),
-            restart: None,
-            parameter: Parameter { name: "THALWEG_SIDE", placeholder: "{side}", value: name.to_owned() },
-        };
         let settings = CompareSettings {
-            environment: lab,
-            sides: vec![side("A"), side("B")],
-            scale: None,
-            switch: None,
-            once: false,
             metrics: vec![Metric::ResponseTime(Statistic::Percentile(50.0))],
             load: RoundLoad::Rate(300.0),
             duration: Duration::from_millis(200),
             warmup: Duration::from_millis(100),
-            pairs: PairPlan::Fixed(8),
-            budget: None,
-            restart_timeout: Duration::from_secs(5),
-            max_regression: None,
-            limits: Vec::new(),
-            seed: 1,
+            ..comparison(lab, &base, None)
         };
-        let comparison = compare(&settings, &mut Quiet).expect("both sides respond");
-        let reasons: Vec<_> = comparison.trials.iter().flat_map(|trial| &trial.reasons).collect();
-        assert!(comparison.trials.len() >= 16, "{protocol:?}: {reasons:?}");
-        assert_of_protocol(protocol, &comparison.trials);
+        let compared = compare(&settings, &mut Quiet).expect("both sides respond");
+        let reasons: Vec<_> = compared.trials.iter().flat_map(|trial| &trial.reasons).collect();
+        assert!(compared.trials.len() >= 16, "{protocol:?}: {reasons:?}");
+        assert_of_protocol(protocol, &compared.trials);
     }
 }

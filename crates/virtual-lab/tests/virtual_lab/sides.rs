@@ -3,53 +3,32 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use thalweg_lab::command::Parameter;
 use thalweg_lab::compare::metric::Metric;
-use thalweg_lab::compare::{CompareSettings, RoundLoad, Side, compare};
+use thalweg_lab::compare::{CompareSettings, compare};
 use thalweg_lab::sweep::{SweepSettings, SweepTarget, sweep};
 use thalweg_measure::Verdict;
 use thalweg_measure::limit::Statistic;
-use thalweg_measure::statistics::rounds::PairPlan;
 use thalweg_report::document::SweepEnd;
-use thalweg_virtual_lab::{ClientModel, Quiet, VirtualLab, plan, target};
+use thalweg_virtual_lab::{ClientModel, Quiet, VirtualLab, plan};
 
-use crate::stage::{fixed, test_bed};
+use crate::stage::{comparison, fixed, test_bed};
 
 /// B needs 1.2 times as long for a request as A, and each is set up anew for its rounds.
 #[test]
 fn a_comparison_measures_a_known_difference() {
     let model = |side: &str| fixed(if side == "A" { 1200.0 } else { 1000.0 });
     let lab = Rc::new(VirtualLab::without_target(ClientModel::default(), model));
-    let side = |name: &str| Side {
-        name: name.to_owned(),
-        target: target(),
-        base: plan(),
-        restart: Some("restart {side}".to_owned()),
-        parameter: Parameter { name: "THALWEG_SIDE", placeholder: "{side}", value: name.to_owned() },
-    };
     let settings = CompareSettings {
-        environment: lab,
-        sides: vec![side("A"), side("B")],
-        scale: None,
-        switch: None,
-        once: false,
         metrics: vec![Metric::Throughput, Metric::ResponseTime(Statistic::Percentile(99.0))],
-        load: RoundLoad::Workers(8),
-        duration: Duration::from_secs(1),
-        warmup: Duration::from_millis(250),
-        pairs: PairPlan::Fixed(8),
-        budget: None,
-        restart_timeout: Duration::from_secs(5),
         max_regression: Some(0.1),
-        limits: Vec::new(),
-        seed: 1,
+        ..comparison(lab, &plan(), Some("restart {side}"))
     };
-    let comparison = compare(&settings, &mut Quiet).expect("both sides respond");
-    let throughput = &comparison.compare.metrics[0];
+    let compared = compare(&settings, &mut Quiet).expect("both sides respond");
+    let throughput = &compared.compare.metrics[0];
     let effect = throughput.effect.expect("an estimate");
     assert!((effect - 1000.0 / 1200.0).abs() < 0.01, "{throughput:#?}");
     // It is worse by more than a tenth.
-    assert_eq!(comparison.verdict, Verdict::Fail, "{:?}", comparison.reasons);
+    assert_eq!(compared.verdict, Verdict::Fail, "{:?}", compared.reasons);
 }
 
 #[test]

@@ -3,10 +3,13 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use thalweg_lab::command::Parameter;
+use thalweg_lab::compare::{CompareSettings, RoundLoad, Side};
 use thalweg_lab::conclusion::Conclusion;
 use thalweg_lab::search::{SearchSettings, find};
 use thalweg_lab::trial::{TestBed, Watcher};
 use thalweg_load::Plan;
+use thalweg_measure::statistics::rounds::PairPlan;
 use thalweg_virtual_lab::{ClientModel, Quiet, VirtualLab, plan, settings, target};
 use thalweg_yardstick::{Law, Model};
 
@@ -46,4 +49,32 @@ pub(crate) fn search(
 ) -> Conclusion {
     let lab = Rc::new(VirtualLab::new(model, client));
     find(&test_bed(&lab), settings, watcher).expect("the target responds")
+}
+
+/// Eight pairs of rounds of two sides, A and B, at the target.
+pub(crate) fn comparison(lab: Rc<VirtualLab>, base: &Plan, restart: Option<&str>) -> CompareSettings {
+    let side = |name: &str| Side {
+        name: name.to_owned(),
+        target: target(),
+        base: base.clone(),
+        restart: restart.map(str::to_owned),
+        parameter: Parameter { name: "THALWEG_SIDE", placeholder: "{side}", value: name.to_owned() },
+    };
+    CompareSettings {
+        environment: lab,
+        sides: vec![side("A"), side("B")],
+        scale: None,
+        switch: None,
+        once: false,
+        metrics: Vec::new(),
+        load: RoundLoad::Workers(8),
+        duration: Duration::from_secs(1),
+        warmup: Duration::from_millis(250),
+        pairs: PairPlan::Fixed(8),
+        budget: None,
+        restart_timeout: Duration::from_secs(5),
+        max_regression: None,
+        limits: Vec::new(),
+        seed: 1,
+    }
 }
