@@ -213,7 +213,8 @@ fn an_interrupted_comparison_keeps_what_it_has() {
     assert!(document["reasons"].to_string().contains("interrupted"), "{document:#}");
     let pairs = number(compare, "/planning/pairs");
     assert!((1.0..100.0).contains(&pairs), "{compare:#}");
-    assert_eq!(ended.code, Some(if pairs < 8.0 { 3 } else { 0 }), "{compare:#}");
+    // It is a part of what was asked for, whatever it shows.
+    assert_eq!(ended.code, Some(3), "{compare:#}");
 }
 
 #[test]
@@ -223,8 +224,8 @@ fn a_comparison_interrupted_at_once_says_only_that() {
     until("the probe to be under way", PATIENCE, || (server.requests() >= 4).then_some(()));
     running.signal("INT");
     let ended = running.wait(PATIENCE);
-    assert_eq!((ended.code, &*ended.stdout), (Some(4), ""), "{ended:?}");
-    assert!(ended.stderr.contains("interrupted"), "{ended:?}");
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(ended.stdout.ends_with("  interrupted before the end of the first pair of rounds\n"), "{ended:?}");
 }
 
 #[test]

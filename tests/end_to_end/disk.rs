@@ -204,7 +204,7 @@ fn an_interrupted_run_leaves_nothing() {
         let script = format!("kill -s {signal} -- -{}", run.id());
         assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success(), "{script}");
         let ended = run.wait(PATIENCE);
-        assert_eq!(ended.code, Some(4), "{ended:?}");
+        assert_eq!(ended.code, Some(3), "{ended:?}");
         let document = document(&ended);
         assert_eq!((&document["complete"], &document["throughput"]), (&false.into(), &Value::Array(Vec::new())));
         assert_eq!(document["stopped"], "interrupted during the pass \"sequential output by block\"");

@@ -97,7 +97,7 @@ mod small_load {
              ::error title=thalweg run%3A FAIL%3A errors<=0%25::errors 100 %25 (100 of 100) miss the limit errors<=0%25";
         assert_eq!(ended.stdout.trim_end(), annotation, "{ended:?}");
         let summary = fs::read_to_string(summary).expect("the step has a summary");
-        assert!(summary.starts_with("### thalweg run: FAIL\n\n```text\nFAIL  http://"), "{summary}");
+        assert!(summary.starts_with("### thalweg run: FAIL\n\n```text\nFAIL  GET http://"), "{summary}");
         assert!(summary.contains(sentence) && summary.trim_end().ends_with("```"), "{summary}");
     }
 

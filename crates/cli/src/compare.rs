@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use thalweg_lab::command::Parameter;
 use thalweg_lab::compare::metric::Metric;
-use thalweg_lab::compare::{self, CompareSettings, RoundLoad, Side};
+use thalweg_lab::compare::{self, CompareError, CompareSettings, RoundLoad, Side};
 use thalweg_lab::environment::ThisHost;
 use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::target::Target;
@@ -99,12 +99,16 @@ pub(crate) fn compare(options: &CompareOptions) -> Result<ExitCode, Failure> {
     let mut stored = StoredRun::begin(&invocation, &test_bed, &a.base, &options.output.store);
     let compared = compare::compare(&settings, &mut stored.watching(&mut progress));
     progress.clear();
-    let compared = compared?;
-    let measurement = Measurement {
-        compare: Some(compared.compare),
-        ..Measurement::new(compared.verdict, compared.reasons, compared.trials)
+    let measurement = match compared {
+        Ok(compared) => Measurement {
+            compare: Some(compared.compare),
+            ..Measurement::new(compared.verdict, compared.reasons, compared.trials)
+        },
+        Err(CompareError::Interrupted { trials }) => Measurement::interrupted("first pair of rounds", trials),
+        Err(error) => return Err(error.into()),
     };
     let document = result::document(&invocation, &test_bed, &a.base, measurement).with_findings(findings);
+    let document = document.ended_by_user(options.output.on_interrupt.into());
     output::give_out(&document, &options.output)
 }
 
@@ -114,6 +118,20 @@ fn ensure_consistent(options: &CompareOptions) -> Result<(), Failure> {
         return Err(Failure::usage(
             "compare needs two sides: a second URL, --restart-a and --restart-b, --switch-cmd, or --scale",
         ));
+    }
+    let url_b = options.url_b.as_ref();
+    if let (Some(name), Some(other)) = (&options.url_a.name, url_b.and_then(|url_b| url_b.name.as_ref()))
+        && name == other
+    {
+        return Err(Failure::usage(format!("compare {name}=URL {other}=URL: the sides need different names")));
+    }
+    let is_half = url_b.is_some_and(|url_b| url_b.name.is_some() != options.url_a.name.is_some());
+    if is_half || (url_b.is_none() && options.url_a.name.is_some()) {
+        let name = [Some(&options.url_a), url_b].into_iter().flatten().find_map(|url| url.name.as_deref());
+        return Err(Failure::usage(format!(
+            "{}=URL names one side only; name both (compare NAME=URL NAME=URL), or none",
+            name.unwrap_or_default()
+        )));
     }
     if options.duration < Duration::from_millis(100) {
         return Err(Failure::usage("rounds shorter than 100ms are too short; use a longer --duration"));
@@ -151,15 +169,16 @@ fn sides(options: &CompareOptions) -> Result<Vec<Side>, Failure> {
         let level = |n: &u32| {
             let parameter = Parameter { name: "THALWEG_N", placeholder: "{n}", value: n.to_string() };
             let name = format!("{}={n}", scale.parameter);
-            side(options, &name, &options.url_a, &options.restart_cmd, parameter)
+            side(options, &name, &options.url_a.url, &options.restart_cmd, parameter)
         };
         return scale.levels.iter().map(level).collect();
     }
     let parameter = |value: &str| Parameter { name: "THALWEG_SIDE", placeholder: "{side}", value: value.to_owned() };
-    let url_b = options.url_b.as_ref().unwrap_or(&options.url_a);
+    let (url_a, url_b) = (&options.url_a, options.url_b.as_ref().unwrap_or(&options.url_a));
+    let name_b = options.url_b.as_ref().and_then(|url_b| url_b.name.as_deref()).unwrap_or("B");
     Ok(vec![
-        side(options, "A", &options.url_a, &options.restart_a, parameter("A"))?,
-        side(options, "B", url_b, &options.restart_b, parameter("B"))?,
+        side(options, url_a.name.as_deref().unwrap_or("A"), &url_a.url, &options.restart_a, parameter("A"))?,
+        side(options, name_b, &url_b.url, &options.restart_b, parameter("B"))?,
     ])
 }
 

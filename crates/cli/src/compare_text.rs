@@ -5,6 +5,7 @@ use std::fmt::Write;
 use thalweg_report::document::{Compare, Document, MetricComparison, ScaleLevel, ScaleResult};
 use thalweg_units::display;
 
+use crate::style;
 use crate::table::{Align, Table};
 
 /// Writes the text: the answer first, then what it rests on.
@@ -14,21 +15,29 @@ pub(crate) fn write(
     compare: &Compare,
     columns: Option<usize>,
 ) -> std::fmt::Result {
-    writeln!(out, "{}", compare.sentence)?;
+    // The sentence is the verdict, but for a comparison that has been made in part.
+    let verdict = match document.was_interrupted() {
+        true => format!("{}  ", style::styled(document.verdict.title(), style::of(document.verdict))),
+        false => String::new(),
+    };
+    writeln!(out, "{verdict}{}", compare.sentence)?;
     for reason in document.reasons.iter().filter(|reason| **reason != compare.sentence) {
         writeln!(out, "{reason}")?;
     }
     writeln!(out)?;
+    let method = document.plan.settings.get("method").map_or_else(String::new, |method| format!("{method} "));
     for side in &compare.sides {
         let command = side.command.as_ref().map_or_else(String::new, |command| format!("  ({command})"));
-        writeln!(out, "  {}  {}{command}", side.name, side.target)?;
+        writeln!(out, "  {}  {method}{}{command}", side.name, side.target)?;
     }
     writeln!(out)?;
+    let [a, b] = compare.names();
+    let ratio = format!("{b} / {a}");
     let mut table = Table::new(&[
         ("", Align::Left),
-        ("A", Align::Right),
-        ("B", Align::Right),
-        ("B / A", Align::Right),
+        (a, Align::Right),
+        (b, Align::Right),
+        (&ratio, Align::Right),
         ("95 % interval", Align::Left),
         ("would see", Align::Right),
     ]);

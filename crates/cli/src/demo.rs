@@ -22,6 +22,7 @@ use thalweg_load::{Check, Extent, LoopPlan, Pick, Plan, RequestText, template};
 use thalweg_measure::Limit;
 use thalweg_measure::limit::Statistic;
 use thalweg_measure::statistics::rounds::PairPlan;
+use thalweg_measure::trial::OnInterrupt;
 use thalweg_report::document::{Compare, Document, Kind};
 use thalweg_sys::AnyDriver;
 use thalweg_sys::affinity::allowed_cpus;
@@ -130,6 +131,7 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
         output::print(&format!("\n{bound}\n"))?;
         document.reasons.push(bound);
     }
+    document = document.ended_by_user(OnInterrupt::Invalid);
     stored_run::store(&document, &options.store);
     output::write_report(&document, &options.out)?;
     output::print(&format!("\nreport: {}\n", absolute(&options.out)))?;
@@ -208,7 +210,8 @@ fn find(
     let found = found?;
     let measurement =
         Measurement { find: Some(found.find), ..Measurement::new(found.verdict, found.reasons, found.trials) };
-    Ok(result::document(&invocation, &test_bed, &settings.base, measurement).with_findings(findings))
+    let document = result::document(&invocation, &test_bed, &settings.base, measurement).with_findings(findings);
+    Ok(document.ended_by_user(OnInterrupt::Invalid))
 }
 
 fn invocation(kind: Kind, target: String) -> Invocation {

@@ -24,7 +24,8 @@ pub enum Exit {
     NotMet = 1,
     /// Wrong usage, configuration or input file.
     Usage = 2,
-    /// The client, not the target, fell short.
+    /// The client, not the target, fell short, or the user ended the command before its planned
+    /// end.
     Invalid = 3,
     /// The target could not be reached, or this host lacks something that the run needs.
     Unreachable = 4,
@@ -64,6 +65,11 @@ impl Failure {
     /// The target responds, and with nothing that a measurement could begin with.
     pub(crate) fn not_met(message: impl fmt::Display) -> Self {
         Self { exit: Exit::NotMet, message: message.to_string(), line: None }
+    }
+
+    /// The user ended the command before there was a result.
+    pub(crate) fn invalid(message: impl fmt::Display) -> Self {
+        Self { exit: Exit::Invalid, message: message.to_string(), line: None }
     }
 
     /// The target, or a resource of this host, is not available.
@@ -121,6 +127,7 @@ impl From<CompareError> for Failure {
         match error {
             CompareError::Search { source: SearchError::Plan(_), .. } => Self::usage(error),
             CompareError::NothingGood { responds: true, .. } => Self::not_met(error),
+            CompareError::Interrupted { .. } => Self::invalid(error),
             _ => Self::unreachable(error),
         }
     }
@@ -139,10 +146,8 @@ impl From<SearchError> for Failure {
     fn from(error: SearchError) -> Self {
         match error {
             SearchError::Plan(_) => Self::usage(error),
-            SearchError::Load(_)
-            | SearchError::Sink(_)
-            | SearchError::NothingGood { .. }
-            | SearchError::Interrupted => Self::unreachable(error),
+            SearchError::Load(_) | SearchError::Sink(_) | SearchError::NothingGood { .. } => Self::unreachable(error),
+            SearchError::Interrupted => Self::invalid(error),
         }
     }
 }

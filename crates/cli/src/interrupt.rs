@@ -1,4 +1,5 @@
-//! Interruption by Ctrl-C and TERM: the first signal requests an end, the second ends the program.
+//! Interruption by Ctrl-C and TERM: the first signal requests an end, the second ends the program
+//! with the code by which shells name it: 130 for INT, 143 for TERM.
 
 use std::io;
 use std::sync::Arc;
@@ -26,11 +27,11 @@ impl Interrupt {
     /// # Errors
     /// As for [`listen`](Self::listen).
     pub(crate) fn listen_to(further: &[i32]) -> io::Result<Self> {
-        const KILLED_BY_SIGNAL: i32 = 130;
+        const KILLED_BY_SIGNAL: i32 = 128;
         let wanted = Arc::new(AtomicBool::new(false));
         for &signal in [SIGINT, SIGTERM].iter().chain(further) {
             // In this order: a second signal finds the flag set by the first.
-            signal_hook::flag::register_conditional_shutdown(signal, KILLED_BY_SIGNAL, wanted.clone())?;
+            signal_hook::flag::register_conditional_shutdown(signal, KILLED_BY_SIGNAL + signal, wanted.clone())?;
             signal_hook::flag::register(signal, wanted.clone())?;
         }
         Ok(Self { wanted })

@@ -163,7 +163,9 @@ pub(crate) fn settings(
     let mut set = |name: &str, value: String| settings.insert(name.to_owned(), value);
     set("connections", plan.connections.to_string());
     set("timeout", format!("{:?}", plan.timeout));
-    set("method", request.method.clone());
+    if !has_own_methods(plan) {
+        set("method", request.method().to_owned());
+    }
     set("http", options.http.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned()));
     set("cores", plan.cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
     set("driver", options.driver.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned()));
@@ -218,6 +220,11 @@ pub(crate) fn settings(
         set(&format!("header {name}"), shown);
     }
     settings
+}
+
+/// Whether each request has a method of its own, as those of sessions and logs do.
+fn has_own_methods(plan: &Plan) -> bool {
+    matches!(plan.user, Some(UserPlan::Sessions { .. })) || matches!(plan.arrivals, LoopPlan::Recorded { .. })
 }
 
 /// The CPUs to load from. A target on this host needs some for itself.

@@ -82,7 +82,9 @@ pub(crate) fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     let task = Task { command: "replay", target, limits, ..Task::default() };
     let mut progress = Progress::new(interrupt, &options.output.progress, task);
     let mut stored = StoredRun::begin(&invocation, &test_bed, &plan, &options.output.store);
-    let made = test_bed.trial(&TrialRequest::new("replay", plan.clone()), &mut stored.watching(&mut progress));
+    let on_interrupt = options.output.on_interrupt.into();
+    let request = TrialRequest { on_interrupt, ..TrialRequest::new("replay", plan.clone()) };
+    let made = test_bed.trial(&request, &mut stored.watching(&mut progress));
     progress.clear();
     let trial = made?.trial;
     let document = result::document(&invocation, &test_bed, &plan, Measurement::of(trial)).with_findings(findings);
@@ -92,7 +94,7 @@ pub(crate) fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
 /// Reads the log once, so that its faults are known before anything is sent.
 fn scan(options: &ReplayOptions, target: &Target, table: Option<CheckTable>) -> Result<Recording, Failure> {
     let name = options.log.display().to_string();
-    let fields = requests::fields(&options.load, target)?;
+    let fields = requests::fields(&options.load, target, Some(0))?;
     let head = ReplayHead { authority: &target.authority, version: requests::version(&options.load), fields: &fields };
     let open = log_file::open(&options.log)?;
     Recording::scan(&name, open, options.speed, &head, table).map_err(|error| requests::unreadable("log", &name, error))

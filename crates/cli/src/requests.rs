@@ -18,6 +18,8 @@ use crate::exit::Failure;
 use crate::options::{Body, HttpVersion, LoadOptions, RequestOptions};
 use crate::standard_input;
 
+mod framing;
+
 /// The requests of a run, and the check of responses to those that have none of their own.
 pub(crate) type CheckedRequests = (RequestList, Check);
 
@@ -31,11 +33,12 @@ pub(crate) fn of(options: &LoadOptions, request: &RequestOptions, target: &Targe
     let readers = [("--urls", request.urls.as_deref()), ("--body", body_file), ("--check", check_file(options))];
     standard_input::ensure_one_reader(&readers)?;
     let (check, mut table) = checks(options, target)?;
-    let mut requests =
-        PackedRequests::new(&target.authority, version(options), &fields(options, target)?, &body(request)?);
+    let body = body(request)?;
+    let fields = fields(options, target, Some(body.len()))?;
+    let mut requests = PackedRequests::new(&target.authority, version(options), &fields, &body);
     let mut weights = Vec::new();
     let mut push = |path: &str, own: Option<&Check>| {
-        let parts = RequestParts { method: &request.method, target: path, fields: &[], body: b"" };
+        let parts = RequestParts { method: request.method(), target: path, fields: &[], body: b"" };
         requests.push(&parts, own, table.as_mut()).map(drop).map_err(|error| explain(error, options, request, path))
     };
     match &request.urls {
@@ -79,10 +82,15 @@ pub(crate) fn of_sessions(
         let path = folder.join(body);
         fs::read(&path).map_err(|error| format!("cannot read the body {}: {error}", path.display()))
     };
-    let mut requests = PackedRequests::new(&target.authority, version(options), &fields(options, target)?, b"");
+    let common = fields(options, target, None)?;
+    let mut requests = PackedRequests::new(&target.authority, version(options), &common, b"");
     let request_of = |call: &CallText<'_>| {
         let (method, target, fields, body) = (&*call.method, &*call.target, &*call.fields, &*call.body);
-        requests.intern(&RequestParts { method, target, fields, body }, table.as_mut())
+        if !fields.is_empty() {
+            framing::ensure_agrees(&[&common, fields].concat(), Some(body.len()))?;
+        }
+        let request = RequestParts { method, target, fields, body };
+        requests.intern(&request, table.as_mut()).map_err(|error| error.to_string())
     };
     let sessions = load_sessions(&name, source, read_body, request_of)
         .map_err(|error| unreadable("session file", &name, error))?;
@@ -92,12 +100,18 @@ pub(crate) fn of_sessions(
 
 const AUTHORIZATION: &str = "Authorization";
 
-/// The fields of all requests: those of `--header`, and the credentials of the URL.
+/// The fields of all requests: those of `--header`, and the credentials of the URL. `body_bytes` is
+/// the length of the body, if all requests have the same.
 ///
 /// # Errors
-/// Both give credentials, or a field has no place in HTTP/2.
-pub(crate) fn fields(options: &LoadOptions, target: &Target) -> Result<Vec<(String, String)>, Failure> {
+/// Both give credentials, a field has no place in HTTP/2, or one contradicts the framing.
+pub(crate) fn fields(
+    options: &LoadOptions,
+    target: &Target,
+    body_bytes: Option<usize>,
+) -> Result<Vec<(String, String)>, Failure> {
     let mut fields = options.headers.clone();
+    framing::ensure_agrees(&fields, body_bytes).map_err(|what| Failure::usage(format!("--header {what}")))?;
     if options.http == HttpVersion::Http2
         && let Some((name, _)) = fields.iter().find(|(name, _)| is_of_connection(name))
     {
@@ -194,7 +208,7 @@ pub(crate) fn version(options: &LoadOptions) -> Version {
 fn explain(error: PackError, options: &LoadOptions, request: &RequestOptions, path: &str) -> String {
     let PackError::Request(error) = error else { return error.to_string() };
     let given = match error {
-        RequestError::Method => format!("--method {:?}", request.method),
+        RequestError::Method => format!("--method {:?}", request.method()),
         RequestError::FieldName | RequestError::FieldValue => {
             let fields: Vec<String> =
                 options.headers.iter().map(|(name, value)| format!("{:?}", format!("{name}: {value}"))).collect();

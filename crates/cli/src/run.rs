@@ -60,7 +60,8 @@ pub(crate) fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     let task = Task { command: "run", target, limits, ..Task::default() };
     let mut progress = Progress::new(interrupt, &options.output.progress, task);
     let mut stored = StoredRun::begin(&invocation, &test_bed, &plan, &options.output.store);
-    let request = TrialRequest { make_up: options.make_up, ..TrialRequest::new("run", plan.clone()) };
+    let on_interrupt = options.output.on_interrupt.into();
+    let request = TrialRequest { make_up: options.make_up, on_interrupt, ..TrialRequest::new("run", plan.clone()) };
     let made = test_bed.trial(&request, &mut stored.watching(&mut progress));
     progress.clear();
     let trial = made?.trial;

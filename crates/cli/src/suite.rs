@@ -85,6 +85,7 @@ fn one(name: SuiteName, url: &str, options: &SuiteOptions) -> Result<ExitCode, F
     progress.clear();
     let measurement = Measurement::of_suite(measured?);
     let document = result::document(&invocation, &test_bed, &plan, measurement).with_findings(findings);
+    let document = document.ended_by_user(options.output.on_interrupt.into());
     output::give_out(&document, &options.output)
 }
 
@@ -162,11 +163,9 @@ impl From<SuiteError> for Failure {
         match error {
             SuiteError::Tree(_) | SuiteError::Request { .. } => Self::usage(error),
             SuiteError::Search(error) => error.into(),
-            SuiteError::Load(_)
-            | SuiteError::NotThere { .. }
-            | SuiteError::NotDynamic { .. }
-            | SuiteError::Host(_)
-            | SuiteError::Interrupted => Self::unreachable(error),
+            SuiteError::Load(_) | SuiteError::NotThere { .. } | SuiteError::NotDynamic { .. } | SuiteError::Host(_) => {
+                Self::unreachable(error)
+            }
         }
     }
 }

@@ -75,12 +75,10 @@ pub(crate) fn sweep(options: &SweepOptions) -> Result<ExitCode, Failure> {
     let swept = carry_out(&settings, &mut stored.watching(&mut progress));
     progress.clear();
     let swept = swept?;
-    if swept.trials.is_empty() {
-        return Err(Failure::unreachable("interrupted before the end of the first trial"));
-    }
     let measurement =
         Measurement { sweep: Some(swept.sweep), ..Measurement::new(swept.verdict, swept.reasons, swept.trials) };
     let document = result::document(&invocation, &first.test_bed, &first.base, measurement).with_findings(findings);
+    let document = document.ended_by_user(options.output.on_interrupt.into());
     output::give_out(&document, &options.output)
 }
 

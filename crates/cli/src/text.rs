@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use thalweg_measure::limit::Statistic;
+use thalweg_measure::search::EndReason;
 use thalweg_measure::{Summary, Verdict};
 use thalweg_report as report;
 use thalweg_report::document::{Document, Find, LimitedBy, LogDocument, Trial};
@@ -29,6 +30,7 @@ pub(crate) fn of(document: &Document, columns: Option<usize>) -> String {
             .and_then(|()| statuses(&mut text, "  ", &document.trials)),
         (None, Some(find)) => search(&mut text, document, find),
         (None, None) if document.sweep.is_some() => swept(&mut text, document),
+        (None, None) if document.lacks_result() => without_result(&mut text, document),
         (None, None) => document.trials.iter().try_for_each(|trial| run(&mut text, document, trial)),
     };
     page::fitted(&text, columns)
@@ -53,13 +55,22 @@ fn style_word(line: &str, verdict: Verdict) -> String {
     )
 }
 
+/// The requests of a document in a line: method and target, or the file that they come from.
+pub(crate) fn requested(document: &Document) -> String {
+    let setting = |name: &str| document.plan.settings.get(name);
+    let method = setting("method").map_or_else(String::new, |method| format!("{method} "));
+    let file = [("urls", "URLs of"), ("session", "sessions of"), ("log", "requests of")];
+    let file = file.into_iter().find_map(|(name, what)| Some(format!(", {what} {}", setting(name)?)));
+    format!("{method}{}{}", document.plan.target, file.unwrap_or_default())
+}
+
 fn us(value: f64) -> String {
     display::time((value * 1e3).round() as u64)
 }
 
 fn run(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result {
     let client = &trial.client;
-    writeln!(out, "{}  {}", verdict(trial.verdict), document.plan.target)?;
+    writeln!(out, "{}  {}", verdict(trial.verdict), requested(document))?;
     statuses(out, "  ", std::slice::from_ref(trial))?;
     for reason in &trial.reasons {
         writeln!(out, "  {reason}")?;
@@ -253,8 +264,9 @@ fn connections(out: &mut String, document: &Document, trial: &Trial) -> std::fmt
 
 /// A line per trial, and capacity, peak and shape of each target.
 fn swept(out: &mut String, document: &Document) -> std::fmt::Result {
+    let method = document.plan.settings.get("method").map_or_else(String::new, |method| format!("{method} "));
     for target in document.sweep.iter().flat_map(|sweep| &sweep.targets) {
-        writeln!(out, "{}", target.target)?;
+        writeln!(out, "{method}{}", target.target)?;
         for trial in target.trials.iter().filter_map(|position| document.trials.get(*position)) {
             writeln!(out, "  {}", styled_trial_line(trial, document))?;
         }
@@ -265,17 +277,30 @@ fn swept(out: &mut String, document: &Document) -> std::fmt::Result {
     document.reasons.iter().try_for_each(|reason| writeln!(out, "  {reason}"))
 }
 
+/// A line per trial, and why there is no more.
+fn without_result(out: &mut String, document: &Document) -> std::fmt::Result {
+    for trial in &document.trials {
+        writeln!(out, "  {}", styled_trial_line(trial, document))?;
+    }
+    writeln!(out, "{}  {}", verdict(document.verdict), requested(document))?;
+    document.reasons.iter().try_for_each(|reason| writeln!(out, "  {reason}"))
+}
+
 fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Result {
     for trial in &document.trials {
         writeln!(out, "  {}", styled_trial_line(trial, document))?;
     }
     let limits = document.plan.limits.join(", ");
-    let lower_bound_only = if find.is_lower_bound() { ", as a lower bound only" } else { "" };
-    writeln!(out, "\n{}{lower_bound_only}", verdict(document.verdict))?;
+    let lower_bound_only =
+        if find.is_lower_bound() && document.verdict == Verdict::Pass { ", as a lower bound only" } else { "" };
+    writeln!(out, "\n{}{lower_bound_only}  {}", verdict(document.verdict), requested(document))?;
     statuses(out, "", &document.trials)?;
     // The reason of the verdict comes first where it is not the bounds, and where the bounds are
     // not clear without it.
-    let first = document.reasons.first().filter(|_| find.overload.is_some() || find.ended.is_none());
+    let first = document
+        .reasons
+        .first()
+        .filter(|_| find.overload.is_some() || matches!(find.ended, None | Some(EndReason::Interrupted)));
     if let Some(reason) = first {
         writeln!(out, "{reason}")?;
     }

@@ -39,6 +39,8 @@ pub struct Document {
     /// Why not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
+    /// Whether the user ended it.
+    pub interrupted: bool,
 }
 
 /// The machine.

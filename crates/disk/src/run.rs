@@ -68,7 +68,10 @@ pub fn measure(plan: &Plan, origin: Origin, watcher: &mut dyn Watcher) -> Result
     document.notes.extend(remarks(plan, &document));
     match ended {
         Ok(()) => document.complete = true,
-        Err(stop) => document.stopped = Some(stop.sentence(&plan.settings.folder)),
+        Err(stop) => {
+            document.interrupted = matches!(stop.error, PassError::Interrupted);
+            document.stopped = Some(stop.sentence(&plan.settings.folder));
+        }
     }
     Ok(document)
 }
@@ -374,6 +377,7 @@ fn empty(plan: &Plan, origin: Origin, engine: &Engine) -> Document {
         notes: Vec::new(),
         complete: false,
         stopped: None,
+        interrupted: false,
     }
 }
 

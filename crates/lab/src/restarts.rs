@@ -40,6 +40,13 @@ pub enum RestartsError {
     Search(#[from] SearchError),
 }
 
+impl RestartsError {
+    /// Whether the user ended the searches before there was a result.
+    pub fn is_interruption(&self) -> bool {
+        matches!(self, Self::Search(SearchError::Interrupted) | Self::Command(CommandError::Interrupted { .. }))
+    }
+}
+
 /// Confidence of the interval.
 const CONFIDENCE: f64 = 0.95;
 

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use thalweg_load::{Plan, UserPlan};
 use thalweg_measure::Verdict;
 use thalweg_report::document::{
-    Compare, Document, Find, HostDocument, Kind, Measured, PlanDocument, SCHEMA, Sweep, Trial,
+    Compare, Document, Find, HostDocument, INTERRUPTED_AT_ONCE, Kind, Measured, PlanDocument, SCHEMA, Sweep, Trial,
 };
 use thalweg_sys::proc;
 use thalweg_sys::resource_limits::descriptors;
@@ -56,6 +56,13 @@ impl Measurement {
     /// The outcome of a command that makes one trial: the trial's own verdict.
     pub fn of(trial: Trial) -> Self {
         Self::new(trial.verdict, trial.reasons.clone(), vec![trial])
+    }
+
+    /// The rest of a command that the user ended before it had a result: trials, perhaps none.
+    /// `unfinished` is the part without which there is none.
+    pub fn interrupted(unfinished: &str, trials: Vec<Trial>) -> Self {
+        let reason = format!("{INTERRUPTED_AT_ONCE} before the end of the {unfinished}");
+        Self::new(Verdict::Invalid, vec![reason], trials)
     }
 
     /// The outcome of a suite.

@@ -33,7 +33,7 @@ pub struct Target {
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     /// Not a URL.
-    #[error("{text:?} is not a URL ({reason}); expected for example http://host:port/path")]
+    #[error("{text:?} is not a URL ({}", with_advice(text, *reason))]
     Malformed {
         /// The text as given.
         text: String,
@@ -85,6 +85,19 @@ pub enum TargetError {
         /// The kernel's error.
         source: io::Error,
     },
+}
+
+/// The end of the message on a text that is not a URL: why, and advice. A host without a scheme is
+/// what other programs take, too.
+fn with_advice(text: &str, reason: url::ParseError) -> String {
+    let with_scheme = format!("http://{text}");
+    let is_host = |url: &Url| url.has_host() && !["/", "./", "../"].iter().any(|path| text.starts_with(path));
+    match Url::parse(&with_scheme) {
+        Ok(url) if reason == url::ParseError::RelativeUrlWithoutBase && is_host(&url) => {
+            format!("no scheme); add http://: {with_scheme}")
+        }
+        _ => format!("{reason}); expected for example http://host:port/path"),
+    }
 }
 
 /// The address, and the host if it was not given as this address.
@@ -207,7 +220,11 @@ mod tests {
         check("http://127.0.0.1", Ok(("127.0.0.1:80", "127.0.0.1", "/")));
         check("http://127.0.0.1:8080/a%20b?c=d#e", Ok(("127.0.0.1:8080", "127.0.0.1:8080", "/a%20b?c=d")));
         check("http://[::1]:81/", Ok(("[::1]:81", "[::1]:81", "/")));
-        check("127.0.0.1:8080", Err("expected for example"));
+        check("127.0.0.1:8080", Err("(no scheme); add http://: http://127.0.0.1:8080"));
+        check("localhost:8080/a", Err("add http://: http://localhost:8080/a"));
+        check("localhost", Err("add http://: http://localhost"));
+        check("user:secret@localhost", Err("add http://: http://...@localhost"));
+        check("/index.html", Err("expected for example"));
         check("https://127.0.0.1/a", Ok(("127.0.0.1:443", "127.0.0.1", "/a")));
         check("ftp://127.0.0.1/", Err("not supported"));
         check("http://", Err("not a URL"));

@@ -20,9 +20,10 @@ pub(super) fn sentence(document: &Document) -> String {
         (Kind::Find, Some(find)) => find_sentence(document, find),
         (Kind::Find, None) => format!("The search on {} ended without a result.", subject(document)),
         (Kind::Sweep, _) => Curve::all_of(document).iter().map(Curve::sentence).collect::<Vec<_>>().join(" "),
-        (Kind::Compare, _) => {
-            document.compare.as_ref().map_or_else(String::new, |compare| words::as_sentence(&compare.sentence))
-        }
+        (Kind::Compare, _) => match &document.compare {
+            Some(compare) => words::as_sentence(&compare.sentence),
+            None => format!("The comparison on {} ended without a result.", subject(document)),
+        },
         (Kind::Suite, _) => document.suite.as_ref().map_or_else(String::new, Measured::sentence),
         (Kind::Run | Kind::Replay, _) => match headline_trial(document) {
             Some(trial) => run_sentence(document, trial),
@@ -34,8 +35,9 @@ pub(super) fn sentence(document: &Document) -> String {
 /// The answer in a few words, for the title of the window.
 pub(super) fn title(document: &Document) -> String {
     let target = &document.plan.target;
-    if let Some(effect) = document.compare.as_ref().and_then(|compare| compare.effect) {
-        return format!("B / A = {effect:.3} – {target} – Thalweg");
+    if let Some((compare, effect)) = document.compare.as_ref().and_then(|compare| Some((compare, compare.effect?))) {
+        let [a, b] = compare.names();
+        return format!("{b} / {a} = {effect:.3} – {target} – Thalweg");
     }
     let find = document.find.as_ref();
     match find.and_then(|find| find.lower_bound) {
@@ -78,7 +80,16 @@ fn find_sentence(document: &Document, find: &Find) -> String {
         Some(overload) => format!("{subject} {}. ", overload.predicate()),
         None => String::new(),
     };
+    let cut_short = client_fell_short && find.ended == Some(EndReason::Interrupted);
     let answer = match (find.lower_bound, find.upper_bound) {
+        (Some(lower), _) if cut_short => format!(
+            "The search on {subject} was interrupted, so that its capacity is unknown. The highest rate that passed \
+             until then was {}.",
+            requests(lower)
+        ),
+        (None, _) if cut_short => {
+            format!("The search on {subject} was interrupted before a rate passed, so that its capacity is unknown.")
+        }
         (Some(lower), Some(_)) if client_fell_short => format!(
             "The capacity of {subject} is unknown: the client fell short. The highest rate that passed was {}.",
             requests(lower)
@@ -123,6 +134,10 @@ fn run_sentence(document: &Document, trial: &Trial) -> String {
         Some(rate) => format!("{} offered for {length}", words::per_second(rate)),
         None => format!("Closed loop for {length}, {} good", words::per_second(trial.rates.good)),
     };
+    if document.verdict == Verdict::Invalid && document.was_interrupted() && trial.counts.offered > 0 {
+        let so_far = how_it_ended(document, trial);
+        return format!("{load}, until it was interrupted before its planned end: {so_far}. It is not judged.");
+    }
     if document.verdict == Verdict::Invalid {
         return format!("{load}: the client fell short, so the trial says nothing about {}.", subject(document));
     }

@@ -45,15 +45,19 @@ fn effects(compare: &Compare) -> Option<Chart> {
     if points.is_empty() {
         return None;
     }
+    let [a, b] = compare.names();
     let ends = metrics().filter_map(|(_, metric)| metric.interval95).flatten().map(percent);
     let names = metrics().map(|(position, metric)| (position as f64 + 1.0, metric.metric.clone())).collect();
-    let mut panel =
-        Panel::new(spanning(ends), HEIGHT, vec![Series::marks("B against A", Color::Series, Mark::Diamond, points)]);
+    let mut panel = Panel::new(
+        spanning(ends),
+        HEIGHT,
+        vec![Series::marks(format!("{b} against {a}"), Color::Series, Mark::Diamond, points)],
+    );
     panel.rules.push(Rule::new(Across::Y(0.0), Color::Muted, Dashes::Short, "no difference"));
     let x = Axis::linear(0.5, compare.metrics.len() as f64 + 0.5).labelled(names);
     let sentences: Vec<String> = compare.metrics.iter().map(|metric| words::as_sentence(&metric.sentence)).collect();
     Some(
-        Chart::new("effects", "Difference of B from A with its 95 % interval, %", x, panel)
+        Chart::new("effects", format!("Difference of {b} from {a} with its 95 % interval, %"), x, panel)
             .in_words(sentences.join(" ")),
     )
 }
@@ -65,8 +69,9 @@ fn pairs(compare: &Compare) -> Option<Chart> {
         rounds.find(|round| round.side == side)?.values[0]
     };
     let last = compare.rounds.iter().map(|round| round.pair).max()?;
+    let [a, b] = compare.names();
     let differences: Vec<(f64, f64)> =
-        (1..=last).filter_map(|pair| Some((pair as f64, percent(of_pair(pair, "B")? / of_pair(pair, "A")?)))).collect();
+        (1..=last).filter_map(|pair| Some((pair as f64, percent(of_pair(pair, b)? / of_pair(pair, a)?)))).collect();
     let points = differences
         .iter()
         .map(|&(pair, difference)| Point::new(pair, Some(difference), format!("pair {pair:.0}\n{difference:+.2} %")));
@@ -80,7 +85,7 @@ fn pairs(compare: &Compare) -> Option<Chart> {
         panel.rules.push(Rule::new(Across::Y(percent(high)), Color::Series, Dashes::Dotted, ""));
     }
     let x = Axis::linear(0.0, last as f64 + 1.0).titled("pair in order of time");
-    let title = format!("{}: difference of B from A in each pair, %", compare.metric);
+    let title = format!("{}: difference of {b} from {a} in each pair, %", compare.metric);
     let alternative = format!(
         "{} pairs of rounds; the solid line is their effect, the dotted lines are the ends of its 95 % interval.",
         differences.len()

@@ -277,7 +277,10 @@ pub(super) fn glossary() -> Markup {
         ("in flight", "requests that were offered and have not ended yet."),
         ("PASS", "every limit was met, and the good responses kept up with the offered rate."),
         ("FAIL", "the target did not meet a limit or did not keep up."),
-        ("INVALID", "the client fell short, so the trial says nothing about the target."),
+        (
+            "INVALID",
+            "the client fell short, or the trial was ended before its planned end, so that it says nothing about the target.",
+        ),
     ];
     html! {
         section {

@@ -74,9 +74,9 @@ const LOAD: &[Habit] = &[
             "-D",
             "-b",
         ],
-        "a body is --method POST --body TEXT, or --body @FILE; --curl takes a whole line of curl",
+        "a body is --body TEXT, or --body @FILE; --curl takes a whole line of curl",
     ),
-    (&["-p", "-P"], "ab's -p FILE is --method POST --body @FILE; oha's -p is --streams with --http 2"),
+    (&["-p", "-P"], "ab's -p FILE is --body @FILE; oha's -p is --streams with --http 2"),
     (&["-T", "--content-type"], "use --header 'Content-Type: TYPE'"),
     (&["-A", "--accept", "--user-agent"], "use --header 'Accept: TYPE', or --header 'User-Agent: NAME'"),
     (&["-C", "--cookie"], "use --header 'Cookie: name=value'"),
@@ -122,7 +122,7 @@ const LOAD: &[Habit] = &[
     (&["--no-tui"], "use --plain for one line, or --progress none"),
     (&["--no-color", "--no-colour", "--disable-color"], "use --color never"),
     (&["--colour"], "use --color WHEN"),
-    (&["--form", "-F"], "put the body into a file: --method POST --body @FILE"),
+    (&["--form", "-F"], "put the body into a file: --body @FILE"),
     (&["--unix", "--unix-path"], "use --unix-socket PATH"),
 ];
 

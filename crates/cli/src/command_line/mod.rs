@@ -210,7 +210,7 @@ mod tests {
         let mut options = Options::from_arg_matches(&matches).unwrap_or_else(|e| panic!("{e}"));
         apply(&line, &mut options, &matches).unwrap();
         let Command::Run(run) = options.command else { panic!("another command") };
-        assert_eq!((&*run.url, &*run.request.method, run.load.timeout().as_secs()), ("http://h", "PATCH", 4));
+        assert_eq!((&*run.url, run.request.method(), run.load.timeout().as_secs()), ("http://h", "PATCH", 4));
         assert_eq!(run.load.headers[0], ("A".to_owned(), "b".to_owned()));
     }
 

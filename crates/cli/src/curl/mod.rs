@@ -276,7 +276,7 @@ impl CurlLine {
         if !given("method") {
             let implied = if self.is_head { Some("HEAD") } else { (!self.data.is_empty()).then_some("POST") };
             if let Some(method) = self.method.as_deref().or(implied) {
-                method.clone_into(&mut request.method);
+                request.method = Some(method.to_owned());
             }
         }
         if let Some(version) = self.http.filter(|_| !given("http")) {

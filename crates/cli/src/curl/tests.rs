@@ -27,7 +27,7 @@ fn applied(line: &str, arguments: &[&str], given: &[&str]) -> Result<(String, Re
 #[track_caller]
 fn check(line: &str, first: &str, fields: &[&str], body: &str) {
     let (url, request, load) = applied(line, &[], &[]).unwrap_or_else(|failure| panic!("{line}: {failure}"));
-    assert_eq!(format!("{} {url}", request.method), first, "{line}");
+    assert_eq!(format!("{} {url}", request.method()), first, "{line}");
     let written: Vec<String> = load.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     assert_eq!(written, fields, "{line}");
     let expected = (!body.is_empty()).then(|| Body::Bytes(body.as_bytes().to_vec()));
@@ -132,7 +132,7 @@ fn options_beside_the_line_take_precedence() {
     let arguments = ["--method", "PATCH", "--body", "y", "--header", "a: z", "--timeout", "7", "--http", "1.0"];
     let given = ["method", "body", "headers", "timeout", "http"];
     let (_, request, load) = applied(line, &arguments, &given).unwrap();
-    assert_eq!((request.method.as_str(), request.body), ("PATCH", Some(Body::Bytes(b"y".to_vec()))));
+    assert_eq!((request.method(), request.body.clone()), ("PATCH", Some(Body::Bytes(b"y".to_vec()))));
     let names: Vec<_> = load.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     assert_eq!(names, ["C: d", FORM_FIELD, ANY, "a: z"]);
     assert_eq!((load.timeout().as_secs(), load.http), (7, HttpVersion::Http10));

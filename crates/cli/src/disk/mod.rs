@@ -12,7 +12,7 @@ use thalweg_report::file::write_whole;
 
 use crate::exit::{Exit, Failure, remark};
 use crate::interrupt::Interrupt;
-use crate::options::DiskOptions;
+use crate::options::{DiskOptions, OnInterruptOption};
 use crate::output;
 use crate::page;
 use crate::terminal;
@@ -39,6 +39,8 @@ pub(crate) fn disk(options: &DiskOptions) -> Result<ExitCode, Failure> {
     give_out(&document, options)?;
     match &document.stopped {
         None => Ok(Exit::Met.into()),
+        Some(_) if document.interrupted && options.on_interrupt == OnInterruptOption::Judge => Ok(Exit::Met.into()),
+        Some(why) if document.interrupted => Err(Failure::invalid(format!("the result is incomplete: {why}"))),
         Some(why) => Err(Failure::unreachable(format!("the result is incomplete: {why}"))),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_lab::restarts::{Restarts, find_across_restarts};
+use thalweg_lab::restarts::{Restarts, RestartsError, find_across_restarts};
 use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::search::{self, SearchSettings};
 use thalweg_lab::target::Target;
@@ -127,14 +127,19 @@ pub(super) fn search(
     let mut stored = StoredRun::begin(&invocation, &test_bed, &settings.base, store);
     let watcher = &mut stored.watching(&mut progress);
     let found = match &restarts {
-        None => search::find(&test_bed, &settings, watcher).map_err(Failure::from),
-        Some(restarts) => find_across_restarts(&test_bed, &settings, restarts, watcher).map_err(Failure::from),
+        None => search::find(&test_bed, &settings, watcher).map_err(RestartsError::from),
+        Some(restarts) => find_across_restarts(&test_bed, &settings, restarts, watcher),
     };
     progress.clear();
-    let found = found?;
-    let measurement =
-        Measurement { find: Some(found.find), ..Measurement::new(found.verdict, found.reasons, found.trials) };
-    Ok(result::document(&invocation, &test_bed, &settings.base, measurement).with_findings(findings))
+    let measurement = match found {
+        Ok(found) => {
+            Measurement { find: Some(found.find), ..Measurement::new(found.verdict, found.reasons, found.trials) }
+        }
+        Err(error) if error.is_interruption() => Measurement::interrupted("first trial", Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let document = result::document(&invocation, &test_bed, &settings.base, measurement).with_findings(findings);
+    Ok(document.ended_by_user(options.output.on_interrupt.into()))
 }
 
 /// The limits of the options. Without one on the response time only errors could limit a rate.

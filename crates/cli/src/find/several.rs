@@ -11,7 +11,7 @@ use thalweg_units::display;
 use super::one::{Prepared, search};
 use crate::exit::{Exit, Failure, remark};
 use crate::interrupt::Interrupt;
-use crate::options::{FindOptions, Format, ProgressForm, StoreOptions};
+use crate::options::{FindOptions, Format, OnInterruptOption, ProgressForm, StoreOptions};
 use crate::progress::result_line;
 use crate::table::{Align, Table};
 use crate::terminal;
@@ -53,7 +53,12 @@ pub(super) fn find(options: &FindOptions, targets: Vec<Prepared>, interrupt: &In
     }
     let labelled: Vec<Labelled<'_>> = found.iter().map(|(name, document)| (name.as_deref(), document)).collect();
     if labelled.is_empty() {
-        return Err(failure.unwrap_or_else(|| Failure::unreachable("interrupted before the end of the first trial")));
+        return Err(failure.unwrap_or_else(|| Failure::invalid("interrupted before the first search")));
+    }
+    let left = count - labelled.len();
+    let cut_short = interrupt.is_wanted() && left > 0 && options.output.on_interrupt == OnInterruptOption::Invalid;
+    if cut_short {
+        remark(&format!("INVALID: interrupted; {left} of {count} targets were not measured"));
     }
     let documents: Vec<&Document> = found.iter().map(|(_, document)| document).collect();
     output::print_text(&match form {
@@ -75,7 +80,7 @@ pub(super) fn find(options: &FindOptions, targets: Vec<Prepared>, interrupt: &In
             output::print(&format!("\nreport: {}\n", path.display()))?;
         }
     }
-    Ok(exit(&documents, failure.is_some()).into())
+    Ok(exit(&documents, failure.is_some(), cut_short).into())
 }
 
 /// The form of the output; what makes no sense for several targets is refused before the first one.
@@ -131,11 +136,11 @@ fn row(name: &str, find: &Find) -> [String; 5] {
 }
 
 /// The exit code of the worst result.
-fn exit(documents: &[&Document], failed: bool) -> Exit {
+fn exit(documents: &[&Document], failed: bool, cut_short: bool) -> Exit {
     let has = |verdict: Verdict| documents.iter().any(|document| document.verdict == verdict);
     match () {
         () if failed => Exit::Unreachable,
-        () if has(Verdict::Invalid) => Exit::Invalid,
+        () if cut_short || has(Verdict::Invalid) => Exit::Invalid,
         () if has(Verdict::Fail) => Exit::NotMet,
         () => Exit::Met,
     }

@@ -125,7 +125,7 @@ mod tests {
         let mut document = document(Verdict::Pass, &[]);
         document.plan.target = "http://a/```x".to_owned();
         let summary = github_summary(&[(Some("a"), &document)]);
-        assert!(summary.starts_with("### thalweg run of a: PASS\n\n````text\nPASS  http://a/```x\n"), "{summary}");
+        assert!(summary.starts_with("### thalweg run of a: PASS\n\n````text\nPASS  GET http://a/```x\n"), "{summary}");
         assert!(summary.ends_with("\n````\n\n"), "{summary}");
     }
 }

@@ -7,6 +7,7 @@ use thalweg_lab::compare::Scale;
 use thalweg_lab::compare::metric::Metric;
 use thalweg_units::{parse_percent, parse_rate, parse_seconds};
 
+use super::find::NamedUrl;
 use super::headings::{ROUNDS, SIDES};
 use super::load::LoadOptions;
 use super::output::OutputOptions;
@@ -26,6 +27,7 @@ Examples:
   thalweg compare http://127.0.0.1:8080/ --switch-cmd './set-sendfile {side} && nginx -s reload'
   thalweg compare http://127.0.0.1:8080/ --scale cores=1,2,4 --restart-cmd 'taskset -c 0-$(({n}-1)) ./server'
   thalweg compare URL_A URL_B --metric throughput --workers 64 --max-regression 2%
+  thalweg compare nginx=URL_A apache=URL_B
 
 The first --metric is the primary one: the answer and the number of rounds rest on it. Metrics: cpu_per_request (the server's CPU
 time, if its processes are visible), client_cpu_per_request, capacity, throughput, bytes_per_s, and response times as p50, p99, p99.9,
@@ -34,18 +36,20 @@ side carries in a closed loop, throughput in a closed loop. docs/comparing.md de
 
 Exit codes: 0 it worked (whatever the difference), 1 --max-regression is exceeded, a side went
 away or gives no good response, 2 wrong usage, 3 INVALID (too
-few valid rounds), 4 a target cannot be reached or a command failed.";
+few valid rounds, or interrupted), 4 a target cannot be reached or a command failed.";
 
 /// Options of `thalweg compare`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = MORE_EXAMPLES, next_help_heading = ROUNDS)]
 pub(crate) struct CompareOptions {
     /// URL of side A, or of the one server that has both sides
-    #[arg(help_heading = None::<&str>)]
-    pub url_a: String,
+    ///
+    /// NAME=URL names the side in texts and reports, in the place of A.
+    #[arg(value_parser = NamedUrl::parse, help_heading = None::<&str>)]
+    pub url_a: NamedUrl,
     /// URL of side B
-    #[arg(conflicts_with = "switch_cmd", help_heading = None::<&str>)]
-    pub url_b: Option<String>,
+    #[arg(value_parser = NamedUrl::parse, conflicts_with = "switch_cmd", help_heading = None::<&str>)]
+    pub url_b: Option<NamedUrl>,
     /// Command that restarts side A, or is its server
     ///
     /// Before each of its rounds; run by sh, with THALWEG_SIDE=A.

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use thalweg_disk::{Cache, EngineChoice, Part, Settings};
 use thalweg_units::{parse_seconds, parse_size, parse_time};
 
+use super::output::OnInterruptOption;
 use super::values::{positive, positive_count, whole};
 
 const EXAMPLES: &str = "\
@@ -30,8 +31,8 @@ Examples:
 Files lie in a folder of their own, thalweg-disk.PID in DIR, which is removed at the end and on Ctrl-C. docs/disk.md has
 the meaning of the figures.
 
-Exit codes: 0 all passes ended, 2 wrong usage or a folder that cannot be written to, 4 too little room, no fio, or a run that was
-interrupted; what was measured until then is shown.")]
+Exit codes: 0 all passes ended, 2 wrong usage or a folder that cannot be written to, 3 interrupted, 4 too little room or no fio;
+what was measured until then is shown.")]
 pub(crate) struct DiskOptions {
     /// Folder on the file system to measure
     #[arg(value_name = "DIR")]
@@ -81,6 +82,9 @@ pub(crate) struct DiskOptions {
     /// Seed of contents, names and positions
     #[arg(long, value_name = "N", value_parser = whole, default_value = "1", hide_short_help = true)]
     pub seed: u64,
+    /// Exit code after Ctrl-C or TERM: that of INVALID (3), or of the passes until then (0)
+    #[arg(long, value_name = "HOW", default_value = "invalid", hide_short_help = true)]
+    pub on_interrupt: OnInterruptOption,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,

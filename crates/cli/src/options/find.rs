@@ -30,7 +30,7 @@ The default limit is p99<50ms. No errors are allowed unless a limit on errors is
 
 Several targets are searched one after the other with the same options, and share one report. The exit code is that of the worst.
 
-Exit codes: 0 a rate met the limits, 1 none did, 2 wrong usage, 3 INVALID (the client fell short), 4 target or host
+Exit codes: 0 a rate met the limits, 1 none did, 2 wrong usage, 3 INVALID (the client fell short, or interrupted), 4 target or host
 unusable.";
 
 /// Options of `thalweg find`.
@@ -113,7 +113,7 @@ impl NamedUrl {
     /// Longest name.
     const NAME_MAX: usize = 40;
 
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
         // A URL may contain "=" itself, but only behind its scheme.
         let named = text.split_once('=').filter(|(name, _)| !name.contains([':', '/', '?', '#']));
         let Some((name, url)) = named else {

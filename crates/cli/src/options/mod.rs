@@ -46,7 +46,7 @@ pub(crate) use find::{FindOptions, NamedUrl, OverloadOption};
 pub(crate) use load::{HttpVersion, LoadOptions, REDIRECTS_BY_DEFAULT, REDIRECTS_MAX};
 pub(crate) use manual::{CompletionsOptions, ManOptions};
 pub(crate) use observe::{ObserveOptions, ObserverOptions};
-pub(crate) use output::{Format, OutputOptions};
+pub(crate) use output::{Format, OnInterruptOption, OutputOptions};
 pub(crate) use progress::{ProgressForm, ProgressOptions};
 pub(crate) use replay::ReplayOptions;
 pub(crate) use report::{ReportFormat, ReportOptions};

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::headings::OUTPUT;
+use thalweg_measure::trial::OnInterrupt;
+
+use super::headings::{LIMITS, OUTPUT};
 use super::progress::ProgressOptions;
 use super::store::StoreOptions;
 
@@ -28,6 +30,9 @@ pub(crate) struct OutputOptions {
     /// Write the response times of each interval as an HdrHistogram log
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub hdr: Option<PathBuf>,
+    /// Verdict after Ctrl-C or TERM, before the planned end
+    #[arg(long, value_name = "HOW", default_value = "invalid", help_heading = LIMITS, hide_short_help = true)]
+    pub on_interrupt: OnInterruptOption,
     /// The progress.
     #[command(flatten)]
     pub progress: ProgressOptions,
@@ -40,6 +45,24 @@ impl OutputOptions {
     /// The form of the result.
     pub(crate) fn form(&self) -> Format {
         if self.json { Format::Json } else { self.format }
+    }
+}
+
+/// Verdicts on a measurement that the user has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnInterruptOption {
+    /// INVALID, and exit code 3
+    Invalid,
+    /// That on what was measured until then
+    Judge,
+}
+
+impl From<OnInterruptOption> for OnInterrupt {
+    fn from(option: OnInterruptOption) -> Self {
+        match option {
+            OnInterruptOption::Invalid => Self::Invalid,
+            OnInterruptOption::Judge => Self::Judge,
+        }
     }
 }
 

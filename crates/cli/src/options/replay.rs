@@ -23,7 +23,8 @@ Formats: common, combined, and the JSON of thalweg serve; plain or compressed wi
 one second are spread evenly over it, in log order. GET, HEAD, OPTIONS and DELETE are replayed; other lines are skipped and counted.
 Memory use does not depend on the log's length: it is read twice. Input from a pipe is first copied to a temporary file (TMPDIR).
 
-Exit codes: 0 limits met, 1 limit missed, 2 wrong usage, 3 INVALID (the client fell short), 4 target or host unusable.";
+Exit codes: 0 limits met, 1 limit missed, 2 wrong usage, 3 INVALID (the client fell short, or interrupted), 4 target
+or host unusable.";
 
 /// Options of `thalweg replay`. Requests, their order and their times come from the log.
 #[derive(Debug, Args)]

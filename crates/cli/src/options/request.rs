@@ -9,16 +9,13 @@ use thalweg_load::{Pick, Spacing};
 use super::headings::{CONNECTIONS, REQUESTS};
 use super::values::{positive_calls, whole};
 
-/// The method of requests that name no other.
-const METHOD_DEFAULT: &str = "GET";
-
 /// Options on requests.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = REQUESTS)]
 pub(crate) struct RequestOptions {
-    /// Request method
-    #[arg(short, long, short_alias = 'X', value_name = "METHOD", default_value = METHOD_DEFAULT, value_parser = parse_method)]
-    pub method: String,
+    /// Request method [default: GET; POST with --body]
+    #[arg(short, long, short_alias = 'X', value_name = "METHOD", value_parser = parse_method)]
+    pub method: Option<String>,
     /// Request body: text, @FILE, or @- for stdin
     #[arg(long, value_name = "BODY", value_parser = parse_body)]
     pub body: Option<Body>,
@@ -54,7 +51,7 @@ impl Default for RequestOptions {
     /// The options of a command line that names none of them.
     fn default() -> Self {
         Self {
-            method: METHOD_DEFAULT.to_owned(),
+            method: None,
             body: None,
             curl: None,
             urls: None,
@@ -63,6 +60,13 @@ impl Default for RequestOptions {
             arrivals: ArrivalsOption::Constant,
             seed: 1,
         }
+    }
+}
+
+impl RequestOptions {
+    /// The method: with a body POST, unless another one is given.
+    pub(crate) fn method(&self) -> &str {
+        self.method.as_deref().unwrap_or(if self.body.is_some() { "POST" } else { "GET" })
     }
 }
 
@@ -126,6 +130,21 @@ mod tests {
         let parsed = Arguments::try_parse_from(["thalweg"]).map(|arguments| arguments.request);
         let parsed = parsed.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(format!("{parsed:?}"), format!("{:?}", RequestOptions::default()));
+    }
+
+    /// It was sent as a GET with a body, which servers ignore or refuse.
+    #[test]
+    fn a_body_without_a_method_is_posted() {
+        let check = |arguments: &[&str], expected: &str| {
+            let parsed = Arguments::try_parse_from([&["thalweg"], arguments].concat());
+            let parsed = parsed.unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(parsed.request.method(), expected, "{arguments:?}");
+        };
+        check(&[], "GET");
+        check(&["--body", "a=b"], "POST");
+        check(&["--body", ""], "POST");
+        check(&["--body", "a=b", "-m", "GET"], "GET");
+        check(&["--body", "a=b", "-X", "PUT"], "PUT");
     }
 
     #[test]

@@ -32,7 +32,8 @@ Examples:
 
 A number without a unit is a rate per second, or a time in seconds.
 
-Exit codes: 0 limits met, 1 limit missed, 2 wrong usage, 3 INVALID (the client fell short), 4 target or host unusable.";
+Exit codes: 0 limits met, 1 limit missed, 2 wrong usage, 3 INVALID (the client fell short, or interrupted), 4 target
+or host unusable.";
 
 /// Options of `thalweg run`.
 #[derive(Debug, Args)]

@@ -45,7 +45,7 @@ Examples:
   thalweg suite acme-modem http://127.0.0.1:8080/ --max-connections 20000 --json
 
 Exit codes: 0 all figures were measured, 1 the server has kept one from being measured, 2 wrong usage, 3 INVALID (the client fell short,
-or interrupted), 4 target or host unusable, the tree is not there, or interrupted before the first trial.")]
+or interrupted), 4 target or host unusable, or the tree is not there.")]
 pub(crate) struct SuiteOptions {
     /// Another thing to do.
     #[command(subcommand)]

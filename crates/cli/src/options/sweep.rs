@@ -24,7 +24,8 @@ Examples:
 With --format tsv or csv the table has autobench's columns, for bench2graph or gnuplot. autobench's --low_rate 20 --num_call 10 is
 --low-rate 200 --calls 10 here: rates are always requests per second.
 
-Exit codes: 0 every rate met the limits, 1 one missed them, 2 wrong usage, 3 INVALID (no trial was valid), 4 target or host unusable.";
+Exit codes: 0 every rate met the limits, 1 one missed them, 2 wrong usage, 3 INVALID (no trial was valid, or interrupted), 4 target or
+host unusable.";
 
 /// Options of `thalweg sweep`.
 #[derive(Debug, Args)]

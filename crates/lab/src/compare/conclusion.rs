@@ -15,7 +15,7 @@ use thalweg_units::display;
 use super::measured::Measured;
 use super::metric::{LoadKind, Metric, Tally};
 use super::round::{MeasuredRound, Rounds};
-use super::settings::{A, CompareSettings, RoundLoad};
+use super::settings::{A, B, CompareSettings, RoundLoad};
 
 /// A completed comparison.
 #[derive(Debug)]
@@ -112,7 +112,8 @@ fn compared(settings: &CompareSettings, metrics: &[Metric], position: usize, mea
         difference,
         sentence: String::new(),
     };
-    compared.sentence = sentence(metric, &compared);
+    let [a, b] = [A, measured.last_side].map(|side| settings.sides[side].name.as_str());
+    compared.sentence = sentence(metric, &compared, [a, b]);
     compared
 }
 
@@ -135,15 +136,15 @@ fn overall(
     sum.value(metric)
 }
 
-/// The answer in a sentence without a full stop.
-fn sentence(metric: Metric, compared: &MetricComparison) -> String {
+/// The answer in a sentence without a full stop, on sides of these names.
+fn sentence(metric: Metric, compared: &MetricComparison, [a, b]: [&str; 2]) -> String {
     let noun = metric.noun();
     let (Some(effect), Some([low, high]), Some(smallest)) =
         (compared.effect, compared.interval95, compared.smallest_detectable)
     else {
         let pairs = compared.pairs;
         let so_far = match compared.effect {
-            Some(effect) => format!(" (so far B / A = {effect:.3})"),
+            Some(effect) => format!(" (so far {b} / {a} = {effect:.3})"),
             None => String::new(),
         };
         return format!(
@@ -156,16 +157,16 @@ fn sentence(metric: Metric, compared: &MetricComparison) -> String {
             let (size, more) = (percent((effect - 1.0).abs()), if effect > 1.0 { "more" } else { "less" });
             match metric {
                 Metric::ServerCpu => {
-                    format!("B uses {size} {more} server CPU per request than A (95 % interval {interval})")
+                    format!("{b} uses {size} {more} server CPU per request than {a} (95 % interval {interval})")
                 }
                 Metric::ClientCpu => {
                     format!(
-                        "the client uses {size} {more} CPU per request with B than with A (95 % interval {interval})"
+                        "the client uses {size} {more} CPU per request with {b} than with {a} (95 % interval {interval})"
                     )
                 }
                 _ => {
                     let higher = if effect > 1.0 { "higher" } else { "lower" };
-                    format!("the {noun} of B is {size} {higher} than that of A (95 % interval {interval})")
+                    format!("the {noun} of {b} is {size} {higher} than that of {a} (95 % interval {interval})")
                 }
             }
         }
@@ -173,7 +174,7 @@ fn sentence(metric: Metric, compared: &MetricComparison) -> String {
             // The test is stricter than the interval.
             let chance = if low > 1.0 || high < 1.0 { ", which may be chance" } else { "" };
             format!(
-                "no difference in {noun} seen: B differs by {} (95 % interval {interval}){chance}; the run would have \
+                "no difference in {noun} seen: {b} differs by {} (95 % interval {interval}){chance}; the run would have \
                  seen {}",
                 signed_percent(effect - 1.0),
                 percent(smallest)
@@ -259,7 +260,8 @@ fn verdict_of(
         let (least, most) = if metric.less_is_better() { (low - 1.0, high - 1.0) } else { (1.0 - high, 1.0 - low) };
         if least > allowed {
             reasons.push(format!(
-                "B is worse by {} at least, more than the {} that --max-regression allows",
+                "{} is worse by {} at least, more than the {} that --max-regression allows",
+                settings.sides[B].name,
                 percent(least),
                 percent(allowed)
             ));
@@ -281,7 +283,7 @@ fn notes(settings: &CompareSettings, rounds: &Rounds<'_>, measured: &Measured, p
     let mut notes = vec![format!("each round: {}, {}", rounds.load, display::exact_time(settings.duration))];
     if settings.once {
         notes.push(
-            "all rounds of A came before those of B: the effect cannot be told from a drift of the machine or from \
+            "all rounds of the first side came before those of the second: the effect cannot be told from a drift of the machine or from \
              the order"
                 .to_owned(),
         );
@@ -350,7 +352,7 @@ mod tests {
             difference,
             sentence: String::new(),
         };
-        assert_eq!(sentence(metric, &compared), expected);
+        assert_eq!(sentence(metric, &compared, ["A", "B"]), expected);
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub fn compare(settings: &CompareSettings, watcher: &mut dyn Watcher) -> Result<
         false => interleaved(settings, &mut rounds, watcher)?,
     };
     if measured.ended == CompareEnd::Interrupted && !measured.rounds.iter().any(|round| round.counts) {
-        return Err(CompareError::Interrupted);
+        return Err(rounds.interrupted());
     }
     let mut comparison = conclusion::conclude(settings, &rounds, &measured);
     if let Some(scale) = &settings.scale {

@@ -160,7 +160,7 @@ impl<'a> Rounds<'a> {
         }
         match self.set_up(side, watcher) {
             Ok(()) => {}
-            Err(_) if watcher.wants_stop() && !measured.is_empty() => return Ok(Some((CompareEnd::Interrupted, None))),
+            Err(_) if watcher.wants_stop() => return Ok(Some((CompareEnd::Interrupted, None))),
             // The rounds before the server went, or its command failed, are kept.
             Err(error @ CompareError::Target { .. }) if !measured.is_empty() => {
                 return Ok(Some((CompareEnd::TargetLost, Some(error.to_string()))));
@@ -291,7 +291,8 @@ impl<'a> Rounds<'a> {
         let plan = closed_loop(&self.settings.sides[side].base, PROBE, PROBE_WARMUP);
         let result = self.trial(side, "probe", plan, watcher)?;
         if watcher.wants_stop() {
-            return Err(CompareError::Interrupted);
+            self.trials.push(result.trial);
+            return Err(self.interrupted());
         }
         let figures = &result.figures.trial;
         if figures.outcomes.count(Outcome::Good) == 0 {
@@ -316,6 +317,11 @@ impl<'a> Rounds<'a> {
         trial.reasons = vec![format!("not judged: the rate of side {} at full speed", self.name(side))];
         self.trials.push(trial);
         Ok([rate, of_client])
+    }
+
+    /// The end of a comparison that the user ended before its first pair.
+    pub(super) fn interrupted(&mut self) -> CompareError {
+        CompareError::Interrupted { trials: std::mem::take(&mut self.trials) }
     }
 
     fn trial(

@@ -6,6 +6,7 @@ use std::time::Duration;
 use thalweg_load::{LoadError, Plan};
 use thalweg_measure::Limit;
 use thalweg_measure::statistics::rounds::PairPlan;
+use thalweg_report::document::Trial;
 
 use super::metric::Metric;
 use crate::command::{CommandError, Parameter};
@@ -145,5 +146,8 @@ pub enum CompareError {
     },
     /// The user ended the comparison before there was a pair.
     #[error("interrupted before the end of the first pair of rounds")]
-    Interrupted,
+    Interrupted {
+        /// The trials until then.
+        trials: Vec<Trial>,
+    },
 }

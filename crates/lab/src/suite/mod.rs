@@ -47,11 +47,10 @@ const INTERRUPTED: &str = "interrupted: the figures measured before that are kep
 /// Runs a suite against the test bed's target; the limits of the test bed are not used.
 ///
 /// A suite that is interrupted or cannot go on, or whose server dies, has the figures that were
-/// measured before.
+/// measured before. The verdict on an interrupted one is that on these figures.
 ///
 /// # Errors
-/// The tree is not there, or nothing was measured before an interruption or a trial that cannot be
-/// made.
+/// The tree is not there, or nothing was measured before a trial that cannot be made.
 pub fn run(
     suite: SuiteName,
     test_bed: &TestBed,
@@ -72,10 +71,9 @@ pub fn run(
     });
     match ended {
         Ok(()) => {}
-        Err(Stop::Interrupted) if stage.measured.trials.is_empty() => return Err(SuiteError::Interrupted),
         Err(Stop::Interrupted) => {
             stage.measured.interrupted = true;
-            stage.worsen(Verdict::Invalid, INTERRUPTED.to_owned());
+            stage.measured.reasons.push(INTERRUPTED.to_owned());
         }
         Err(Stop::Gone(reason)) => stage.worsen(Verdict::Fail, reason),
         Err(Stop::Failed(error)) if stage.measured.figures.iter().all(|figure| figure.value.is_none()) => {

@@ -134,9 +134,6 @@ pub enum SuiteError {
     /// This host lacks what the connections need.
     #[error("{0}")]
     Host(String),
-    /// The user ended the suite before anything was measured.
-    #[error("interrupted before the end of the first trial")]
-    Interrupted,
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use thalweg_load::{LoadError, LoopPlan, Plan, Progress, RunFigures, Snapshot, Spacing, UserPlan};
 use thalweg_measure::trial::{
-    Certainty, Judgement, Sessions, StreamFigures, Thresholds, TlsFigures, TrialFigures, lag_bound,
+    Certainty, Judgement, OnInterrupt, RUN_INTERRUPTED, Sessions, StreamFigures, Thresholds, TlsFigures, TrialFigures,
+    lag_bound,
 };
 use thalweg_measure::{Course, Interval, Limit, StatusClasses, Verdict, verdict};
-use thalweg_report::document::{Client, RUN_INTERRUPTED, Trial};
+use thalweg_report::document::{Client, Trial};
 use thalweg_sys::PeerAddr;
 use thalweg_units::display;
 
@@ -90,12 +91,14 @@ pub struct TrialRequest<'a> {
     /// Whether the time in which others kept the client from its work is left out, and the trial
     /// goes on for as long, up to twice its length.
     pub make_up: bool,
+    /// The verdict if the user ends it before its planned end.
+    pub on_interrupt: OnInterrupt,
 }
 
 impl<'a> TrialRequest<'a> {
     /// A trial that takes its planned time.
     pub fn new(phase: &'a str, plan: Plan) -> Self {
-        Self { phase, plan, stop_when_certain: false, make_up: false }
+        Self { phase, plan, stop_when_certain: false, make_up: false, on_interrupt: OnInterrupt::Invalid }
     }
 }
 
@@ -238,7 +241,12 @@ impl TestBed {
         };
         let mut judgement = self.judge(&mut figures.trial, &others);
         if figures.interrupted && certain_after.is_none() {
-            judgement.pardon_interruption();
+            match request.on_interrupt {
+                OnInterrupt::Judge => judgement.pardon_interruption(),
+                OnInterrupt::Invalid => {
+                    judgement.interrupt(figures.trial.duration, Some(length).filter(|length| !length.is_zero()));
+                }
+            }
         }
         let disturbance = Disturbance::of(&figures.trial, &others);
         let mut trial = document_of(phase, at_s, &figures, &judgement, certain_after, &disturbance);
@@ -319,7 +327,7 @@ fn document_of(
     if let Some(after) = certain_after {
         let after = display::time(after.as_nanos() as u64);
         reasons.push(format!("the trial was ended after {after}, when nothing could have made it pass any more"));
-    } else if run.interrupted {
+    } else if run.interrupted && !judgement.is_interrupted() {
         reasons.push(format!("{RUN_INTERRUPTED}; requests in flight at that time are not counted"));
     } else if figures.under_way > 0 {
         let count = display::count(figures.under_way);

@@ -7,6 +7,9 @@ use std::fmt;
 use std::time::Duration;
 use thalweg_units::display;
 
+/// How the reason of an interrupted trial begins.
+pub const RUN_INTERRUPTED: &str = "the run was interrupted";
+
 /// Share of the offered requests that the client may fail to send.
 pub(super) const UNSENT_MAX: f64 = 0.001;
 
@@ -113,6 +116,13 @@ pub enum Reason {
         wanted: Duration,
         /// The disturbance, in words.
         cause: Option<String>,
+    },
+    /// INVALID: the user ended the trial before its planned end.
+    Interrupted {
+        /// The measured time until then.
+        after: Duration,
+        /// The planned time, if the trial had one and not a number of requests.
+        planned: Option<Duration>,
     },
     /// FAIL, whatever the client did: the target refused connections.
     Refused {
@@ -309,6 +319,13 @@ impl fmt::Display for Reason {
                 let [clean, wanted] = [clean, wanted].map(|time| display::time(time.as_nanos() as u64));
                 let cause = cause.as_deref().unwrap_or("the client waited for its CPU");
                 write!(f, "{cause}: only {clean} of {wanted} are left when the disturbed time is left out")
+            }
+            Reason::Interrupted { after, planned } => {
+                let [after, planned] =
+                    [Some(after), planned.as_ref()].map(|time| time.map(|time| display::time(time.as_nanos() as u64)));
+                write!(f, "{RUN_INTERRUPTED} after {}", after.unwrap_or_default())?;
+                planned.map_or(Ok(()), |planned| write!(f, " of {planned}"))?;
+                f.write_str(", before its planned end, so that it is not judged; requests in flight at that time are not counted")
             }
             Reason::Refused { refused, offered } => {
                 write!(f, "the target refused connections for {} requests", of(*refused, *offered))

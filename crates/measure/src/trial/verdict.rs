@@ -9,6 +9,7 @@ use crate::limit::Limit;
 use crate::outcome::Outcome;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The outcome of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -45,6 +46,16 @@ impl Verdict {
     }
 }
 
+/// The verdict on a measurement that the user ended before its planned end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnInterrupt {
+    /// INVALID, whatever was measured: nobody takes a part for the whole.
+    #[default]
+    Invalid,
+    /// That on what was measured until then.
+    Judge,
+}
+
 /// A verdict with all that led to it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Judgement {
@@ -62,6 +73,18 @@ impl Judgement {
     /// Whether the client was late: the times are partly its own.
     pub fn is_of_late_client(&self) -> bool {
         self.notes.iter().any(|note| matches!(note, Note::Late { .. })) || self.reasons.iter().any(Reason::is_lateness)
+    }
+
+    /// Makes the verdict INVALID: the user ended the trial before its planned end. The reasons of
+    /// a FAIL stay behind that.
+    pub fn interrupt(&mut self, after: Duration, planned: Option<Duration>) {
+        self.verdict = Verdict::Invalid;
+        self.reasons.insert(0, Reason::Interrupted { after, planned });
+    }
+
+    /// Whether the verdict is INVALID because the user ended the trial.
+    pub fn is_interrupted(&self) -> bool {
+        self.reasons.iter().any(|reason| matches!(reason, Reason::Interrupted { .. }))
     }
 
     /// Takes back a FAIL for nothing but that no response was complete: of a trial that the user

@@ -24,7 +24,7 @@ pub struct Compare {
     pub sentence: String,
     /// The answer for programs.
     pub difference: Difference,
-    /// A and B.
+    /// A and B, by those names unless the command line gives others.
     pub sides: Vec<ComparedSide>,
     /// All metrics, the primary one first. The others are descriptive: with several of them, one
     /// may look different by chance.
@@ -41,6 +41,14 @@ pub struct Compare {
     pub scale: Option<ScaleResult>,
     /// Facts that a reader needs to judge the answer.
     pub notes: Vec<String>,
+}
+
+impl Compare {
+    /// The names of the two sides; of a scaling those of its lowest and highest level.
+    pub fn names(&self) -> [&str; 2] {
+        let [a, b] = [self.sides.first(), self.sides.last()].map(|side| side.map(|side| side.name.as_str()));
+        [a.unwrap_or("A"), b.unwrap_or("B")]
+    }
 }
 
 /// The answer of a comparison about a metric.

@@ -39,12 +39,17 @@ use thalweg_measure::Verdict;
 use thalweg_measure::limit::{Limit, Statistic};
 use thalweg_measure::search::EndReason;
 pub use thalweg_measure::trial::{Bytes, Connections, Rates, Sample, SessionsSummary};
+use thalweg_measure::trial::{OnInterrupt, RUN_INTERRUPTED};
 
 /// The value of [`Document::schema`].
 pub const SCHEMA: &str = "thalweg.result/1";
 
-/// How the reason of an interrupted trial begins.
-pub const RUN_INTERRUPTED: &str = "the run was interrupted";
+/// How the reason of a command begins that was interrupted before it had a result.
+pub const INTERRUPTED_AT_ONCE: &str = "interrupted";
+
+/// Why a command that was ended early is INVALID.
+const ENDED_EARLY: &str = "interrupted before its planned end, so that the whole is not judged; --on-interrupt judge \
+                           judges the part that was measured";
 
 /// One result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -103,7 +108,35 @@ impl Document {
         let run = matches!(self.kind, Kind::Run | Kind::Replay)
             && self.reasons.iter().any(|reason| reason.starts_with(RUN_INTERRUPTED));
         let suite = self.suite.as_ref().is_some_and(|suite| suite.interrupted);
-        find || compare || sweep || suite || run
+        let at_once = self.lacks_result() && self.reasons.iter().any(|reason| reason.starts_with(INTERRUPTED_AT_ONCE));
+        find || compare || sweep || suite || run || at_once
+    }
+
+    /// Whether a command that makes several trials ended before it had a result of them.
+    pub fn lacks_result(&self) -> bool {
+        match self.kind {
+            Kind::Run | Kind::Replay => false,
+            Kind::Find => self.find.is_none(),
+            Kind::Sweep => self.sweep.is_none(),
+            Kind::Compare => self.compare.is_none(),
+            Kind::Suite => self.suite.is_none(),
+        }
+    }
+
+    /// Makes the verdict of a command that the user ended before its planned end INVALID, unless
+    /// what it measured until then is to be judged, and something was measured.
+    #[must_use]
+    pub fn ended_by_user(mut self, on_interrupt: OnInterrupt) -> Self {
+        let judged = on_interrupt == OnInterrupt::Judge && !self.trials.is_empty();
+        if self.was_interrupted() && !judged && self.verdict != Verdict::Invalid {
+            self.verdict = Verdict::Invalid;
+            self.reasons.insert(0, ENDED_EARLY.to_owned());
+        }
+        if let Some(suite) = self.suite.as_mut().filter(|suite| suite.interrupted && suite.verdict != self.verdict) {
+            suite.verdict = self.verdict;
+            suite.reasons.clone_from(&self.reasons);
+        }
+        self
     }
 
     /// The same with the findings about this host.

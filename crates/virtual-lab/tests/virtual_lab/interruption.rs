@@ -1,14 +1,17 @@
 //! Searches that the user ends.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_lab::search::{SearchError, find};
-use thalweg_lab::trial::Watcher;
-use thalweg_load::{Plan, Snapshot};
+use thalweg_lab::trial::{TrialRequest, Watcher};
+use thalweg_load::{Extent, LoopPlan, Plan, RateProfile, Snapshot, Spacing};
+use thalweg_measure::Verdict;
 use thalweg_measure::search::EndReason;
+use thalweg_measure::trial::OnInterrupt;
 use thalweg_report::document::{LimitedBy, Trial};
-use thalweg_virtual_lab::{ClientModel, VirtualLab};
+use thalweg_virtual_lab::{ClientModel, VirtualLab, plan};
 use thalweg_yardstick::{Law, Model};
 
 use crate::stage::{fixed, search, short, test_bed};
@@ -58,6 +61,31 @@ fn an_interrupted_search_gives_what_it_found_so_far() {
     assert!(find.evidence.iter().any(|line| line.contains("interrupted")), "{find:#?}");
     // The trial that was cut off is not among them.
     assert_eq!((conclusion.trials.len(), watcher.judged), (6, 7));
+}
+
+/// It passed, and the interruption stood in the fifth line.
+#[test]
+fn a_stopped_run_never_passes() {
+    let check = |on_interrupt: OnInterrupt, expected: Verdict| {
+        let lab = Rc::new(VirtualLab::new(fixed(500.0), ClientModel::default()));
+        let rate = Arc::new(RateProfile::constant(50.0));
+        let plan = Plan {
+            arrivals: LoopPlan::Open { rate, spacing: Spacing::Constant },
+            extent: Extent::Duration(Duration::from_secs(60)),
+            ..plan()
+        };
+        let request = TrialRequest { on_interrupt, ..TrialRequest::new("run", plan) };
+        let made = test_bed(&lab).trial(&request, &mut StopAfter::trials(0)).expect("the target responds");
+        let reasons = &made.trial.reasons;
+        assert_eq!(made.trial.verdict, expected, "{reasons:?}");
+        assert!(made.trial.counts.good > 0 && made.trial.seconds < 60.0, "what was measured is there");
+        assert!(reasons.iter().any(|reason| reason.starts_with("the run was interrupted")), "{reasons:?}");
+        if expected == Verdict::Invalid {
+            assert!(reasons[0].contains(" of 1.00 min, before its planned end"), "{reasons:?}");
+        }
+    };
+    check(OnInterrupt::Invalid, Verdict::Invalid);
+    check(OnInterrupt::Judge, Verdict::Pass);
 }
 
 #[test]
