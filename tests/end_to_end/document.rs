@@ -75,7 +75,7 @@ const TRIAL: [(&str, Is); 40] = [
 
 const COUNTS: [&str; 4] = ["offered", "sent", "completed", "good"];
 
-const OUTCOMES: [&str; 13] = [
+const OUTCOMES: [&str; 14] = [
     "good",
     "bad_status",
     "failed_check",
@@ -89,6 +89,7 @@ const OUTCOMES: [&str; 13] = [
     "tls_failure",
     "protocol_error",
     "not_sent",
+    "not_processed",
 ];
 
 const STATUS: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];

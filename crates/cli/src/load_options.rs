@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use clap::ValueEnum;
 use thalweg_doctor::needs::{Sources, Threads};
 use thalweg_lab::target::Target;
-use thalweg_load::{CONFORMING_BITS_PER_S, LoopPlan, Pace, Pick, Plan, Reuse, Spacing, UserPlan};
+use thalweg_load::{CONFORMING_BITS_PER_S, LoopPlan, Pace, Pick, Plan, RETRIES, Reuse, Spacing, UserPlan};
 use thalweg_measure::{Limit, LoopKind};
 use thalweg_sys::affinity::allowed_cpus;
 use thalweg_sys::{AnyDriver, DriverChoice};
@@ -55,7 +55,7 @@ pub(crate) fn plan(
         opening_rate: shape.opening_rate,
         hold: shape.hold,
         pipeline: options.requests_at_once().unwrap_or(shape.pipeline),
-        retries: options.retry_refused,
+        retries: options.retry_refused.unwrap_or(RETRIES),
         redirects_max: options.follow.unwrap_or(0),
         reuse: options.reuse.into(),
         pace: paced.then(|| Pace::new(options.throttle, options.rtt.unwrap_or_default())),
@@ -122,7 +122,7 @@ fn ensure_consistent(options: &LoadOptions, request: &RequestOptions, shape: &Sh
 
 /// Refuses `--retry-refused` where no request could be sent again.
 fn ensure_retries(options: &LoadOptions, shape: &Shape) -> Result<(), Failure> {
-    if options.retry_refused == 0 {
+    if options.retry_refused.is_none_or(|times| times == 0) {
         return Ok(());
     }
     let reason = if options.http != HttpVersion::Http2 {
@@ -179,7 +179,7 @@ pub(crate) fn settings(
     if let LoopPlan::Open { spacing: Spacing::Poisson, .. } = plan.arrivals {
         set("arrivals", "poisson".to_owned());
     }
-    if plan.retries > 0 {
+    if options.http == HttpVersion::Http2 && plan.user.is_none() {
         set("retry-refused", plan.retries.to_string());
     }
     if plan.redirects_max > 0 {

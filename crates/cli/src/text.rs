@@ -227,13 +227,8 @@ fn streams(out: &mut String, trial: &Trial) -> std::fmt::Result {
             write!(out, "; {frame}: {}", counts.join(", "))?;
         }
     }
-    if streams.refused > 0 {
-        write!(out, "; {} requests not processed by the server", display::count(streams.refused))?;
-    }
-    if streams.retried > 0 {
-        write!(out, ", {} of them sent again", display::count(streams.retried))?;
-    }
-    writeln!(out)
+    writeln!(out)?;
+    streams.endings().map_or(Ok(()), |endings| writeln!(out, "  {endings}"))
 }
 
 fn connections(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result {
@@ -391,8 +386,9 @@ mod tests {
         figures.resets = [("CANCEL", 2), ("REFUSED_STREAM", 10)].into();
         figures.goaways = [("NO_ERROR", 1)].into();
         (figures.refused, figures.retried) = (12, 11);
-        let ended = "; reset by the server: 2 x CANCEL, 10 x REFUSED_STREAM; GOAWAY received: 1 x NO_ERROR; 12 requests \
-            not processed by the server, 11 of them sent again";
+        figures.ended_in_order.record(1000);
+        let ended = "; reset by the server: 2 x CANCEL, 10 x REFUSED_STREAM; GOAWAY received: 1 x NO_ERROR\n  the target ended \
+            1 connection in order (GOAWAY) after 1,000 requests; 12 requests were not processed, and sent again 11 times";
         let trial = Trial { streams: Some(figures.summary()), ..fixture::trial() };
         check(trial, None, &format!("{received}{opened}{usual}{ended}\n{CLIENT}"));
     }

@@ -65,6 +65,10 @@ fn advice_against(outcome: Outcome) -> &'static str {
         Outcome::TlsFailure => "see --cacert and --insecure, and whether this port speaks TLS",
         Outcome::NoDescriptor | Outcome::NoAddress => "see `thalweg doctor`: this host lacks something",
         Outcome::Unreachable => "check the address and the route to it",
+        Outcome::NotProcessed => {
+            "the server ends streams without processing them: see its limits on streams and on requests per connection, \
+             and --retry-refused"
+        }
         Outcome::NotSent | Outcome::Good | Outcome::BadStatus => "see `thalweg doctor`",
     }
 }

@@ -149,6 +149,13 @@ impl<P: Protocol> Connection<P> {
         self.calls.len() < self.protocol.capacity(pipeline) as usize
     }
 
+    /// Whether its protocol allows a call while none is under way. A server of a multiplexed one
+    /// may take none for a time.
+    #[inline]
+    pub(crate) fn has_capacity(&self, pipeline: u32) -> bool {
+        !P::MULTIPLEXED || self.protocol.capacity(pipeline) > 0
+    }
+
     /// Notes that it is ready for calls, `ready_ns` after connect() was issued. The thread has
     /// noticed it now.
     pub(crate) fn establish(&mut self, ready_ns: u64, now: Instant) {

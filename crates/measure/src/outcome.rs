@@ -40,11 +40,14 @@ pub enum Outcome {
     ProtocolError,
     /// The schedule ended before the request left.
     NotSent,
+    /// The target certainly did not process the request, and said so: REFUSED_STREAM, or above the
+    /// last stream of its GOAWAY.
+    NotProcessed,
 }
 
 impl Outcome {
     /// All outcomes, in the order of the result document.
-    pub const ALL: [Outcome; 13] = [
+    pub const ALL: [Outcome; 14] = [
         Outcome::Good,
         Outcome::BadStatus,
         Outcome::FailedCheck,
@@ -58,6 +61,7 @@ impl Outcome {
         Outcome::TlsFailure,
         Outcome::ProtocolError,
         Outcome::NotSent,
+        Outcome::NotProcessed,
     ];
 
     /// The name in the result document.
@@ -76,6 +80,7 @@ impl Outcome {
             Outcome::TlsFailure => "tls_failure",
             Outcome::ProtocolError => "protocol_error",
             Outcome::NotSent => "not_sent",
+            Outcome::NotProcessed => "not_processed",
         }
     }
 
@@ -102,7 +107,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// How often each outcome came. Serialises as a map that names all thirteen.
+/// How often each outcome came. Serialises as a map that names all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outcomes {
     counts: [u64; Outcome::ALL.len()],
@@ -316,7 +321,7 @@ mod tests {
     #[test]
     fn order_and_names_are_those_of_the_result_document() {
         let names = "good bad_status failed_check truncated timeout refused reset unreachable no_descriptor no_address \
-                     tls_failure protocol_error not_sent";
+                     tls_failure protocol_error not_sent not_processed";
         let mut outcomes = Outcomes::default();
         for (position, outcome) in Outcome::ALL.into_iter().enumerate() {
             assert_eq!(outcome as usize, position);
@@ -354,8 +359,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merged_counts_add_up(a in any::<[u32; 13]>(), b in any::<[u32; 13]>()) {
-            let of = |counts: [u32; 13]| Outcomes { counts: counts.map(u64::from) };
+        fn merged_counts_add_up(a in any::<[u32; Outcome::ALL.len()]>(), b in any::<[u32; Outcome::ALL.len()]>()) {
+            let of = |counts: [u32; Outcome::ALL.len()]| Outcomes { counts: counts.map(u64::from) };
             let (mut left, right) = (of(a), of(b));
             let mut counts = Counts::of(&left, left.completed());
             counts.merge(&Counts::of(&right, right.completed()));

@@ -72,7 +72,7 @@ fn row(position: usize, trial: &Trial, plan: &PlanDocument, has_codes: bool) -> 
             (time(lag, lag.p99, None))
             (number(trial.client.busiest_core, busiest))
             td data-value=(verdict_rank(trial)) { @if trial.is_judged() { (badge(trial.verdict)) } @else { "not judged" } }
-            td.reasons { (sentences(&trial.reasons)) }
+            td.reasons { (sentences(&trial.explanations())) }
         }
     }
 }

@@ -213,7 +213,21 @@ fn ends_as_expected(case: &Case, driver: &str) -> Result<(), String> {
     let End::Outcome(expected) = &case.end else { return Err("no outcome".to_owned()) };
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/file", listener.local_addr().expect("an address"));
-    let fixed = ["--http", "2", "--requests", "1", "--workers", "1", "--timeout", "2s", "--json", "--driver", driver];
+    let fixed = [
+        "--http",
+        "2",
+        "--requests",
+        "1",
+        "--workers",
+        "1",
+        "--timeout",
+        "2s",
+        "--json",
+        "--driver",
+        driver,
+        "--retry-refused",
+        "0",
+    ];
     let client = Process::start(&mut thalweg(&[&["run", url.as_str()], &fixed[..]].concat()));
     // The first connection only shows that the target listens.
     let stream = loop {

@@ -95,7 +95,7 @@ impl Failed {
                 | Outcome::TlsFailure => failed.connect += count,
                 Outcome::Reset => failed.receive += count,
                 Outcome::Truncated | Outcome::FailedCheck => failed.length += count,
-                Outcome::Timeout | Outcome::ProtocolError => failed.exceptions += count,
+                Outcome::Timeout | Outcome::ProtocolError | Outcome::NotProcessed => failed.exceptions += count,
             }
         }
         failed

@@ -154,7 +154,7 @@ mod tests {
     fn the_columns_are_the_documented_ones() {
         let expected = "dem_req_rate req_rate con_rate min_rep_rate avg_rep_rate max_rep_rate stddev_rep_rate resp_time \
             net_io errors phase at_s loop seconds span_s verdict offered sent completed good bad_status failed_check \
-            truncated timeout refused reset unreachable no_descriptor no_address tls_failure protocol_error not_sent \
+            truncated timeout refused reset unreachable no_descriptor no_address tls_failure protocol_error not_sent not_processed \
             sent_rate completed_rate good_rate bytes_in head_in body_in framing_in bytes_out head_out body_out attempted \
             opened peak held progressing conforming cpu_user_s cpu_sys_s response_mean_us response_p50_us \
             response_p90_us response_p99_us response_p999_us response_max_us service_mean_us service_p50_us \

@@ -39,10 +39,10 @@ pub(crate) struct LoadOptions {
     /// 32]
     #[arg(long, value_name = "N", value_parser = positive_calls, conflicts_with = "pipeline", hide_short_help = true)]
     pub streams: Option<u32>,
-    /// How often a request is sent again, at most, that the server has refused to process, HTTP/2
-    /// (REFUSED_STREAM or GOAWAY)
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = |text: &str| within::<u8>(text, 0..=255), hide_short_help = true)]
-    pub retry_refused: u8,
+    /// How often a request is sent again, at most, that the server says it has not processed,
+    /// HTTP/2 (REFUSED_STREAM or GOAWAY) [default: 10]
+    #[arg(long, value_name = "N", value_parser = |text: &str| within::<u8>(text, 0..=255), hide_short_help = true)]
+    pub retry_refused: Option<u8>,
     /// Follow redirects on the same host (scheme, host and port), at most N for a request
     /// [default without N: 5]
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, hide_short_help = true,

@@ -176,8 +176,8 @@ impl StepFigures {
 
 /// Whether an error is one that only the server can have brought about.
 fn is_by_server(outcome: Outcome) -> bool {
-    use Outcome::{BadStatus, FailedCheck, ProtocolError, Refused, Reset, Truncated};
-    matches!(outcome, BadStatus | FailedCheck | ProtocolError | Refused | Reset | Truncated)
+    use Outcome::{BadStatus, FailedCheck, NotProcessed, ProtocolError, Refused, Reset, Truncated};
+    matches!(outcome, BadStatus | FailedCheck | NotProcessed | ProtocolError | Refused | Reset | Truncated)
 }
 
 /// Puts the result so far into the figure.

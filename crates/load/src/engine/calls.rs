@@ -59,7 +59,7 @@ impl<P: Protocol> Engine<P> {
             let connection = &mut self.connections[id.index()];
             if connection.id == id {
                 connection.in_idle = false;
-                if matches!(connection.state, State::Idle) {
+                if matches!(connection.state, State::Idle) && connection.has_capacity(self.plan.pipeline) {
                     return Some(id);
                 }
             }
@@ -80,7 +80,7 @@ impl<P: Protocol> Engine<P> {
         let connection = &self.connections[id.index()];
         let calls_left = self.plan.calls.is_none_or(|calls| connection.begun < calls);
         match connection.state {
-            State::Idle => true,
+            State::Idle => connection.has_capacity(self.plan.pipeline),
             State::Busy => calls_left && connection.is_below_capacity(self.plan.pipeline),
             State::Connecting | State::Thinking { .. } | State::Closed => false,
         }
@@ -285,6 +285,12 @@ impl<P: Protocol> Engine<P> {
             let is_over = input.len() == step.consumed && !(P::MULTIPLEXED && connection.protocol.has_ended_calls());
             input = &input[step.consumed..];
             let Some(stream) = step.stream else {
+                if P::MULTIPLEXED && connection.protocol.takes_note_of_limits() {
+                    let rest = input.len();
+                    self.on_limits(driver, id, now);
+                    let received = opened.unwrap_or_else(|| driver.received());
+                    input = &received[received.len() - rest..];
+                }
                 match step.end {
                     Some(End::Broken(outcome) | End::Reset(outcome)) => {
                         return self.break_connection(driver, id, outcome, now);
@@ -340,6 +346,20 @@ impl<P: Protocol> Engine<P> {
             }
             self.end_one(id, stream, outcome, latest, now);
             room_made = true;
+        }
+    }
+
+    /// The server has named its limits, or changed them: the connection may have room for what
+    /// waits.
+    fn on_limits<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+        let notice_delay_ns = self.notice_delay_ns();
+        let connection = &mut self.connections[id.index()];
+        if !connection.calls.is_empty() {
+            connection.make_room(notice_delay_ns, now);
+        }
+        match connection.user {
+            Some(user) => self.go_on(driver, user, now),
+            None => self.offer_room(id),
         }
     }
 

@@ -128,10 +128,16 @@ impl<P: Protocol> Engine<P> {
             }
         }
         self.phase = Phase::Opening { left, since, until };
-        if (left == 0 && self.connecting == 0) || now >= until {
+        if (left == 0 && self.connecting == 0 && !self.awaits_limits()) || now >= until {
             self.start_barrier.arrive(now);
             self.phase = Phase::Waiting;
         }
+    }
+
+    /// Whether a connection may take more calls once its server has named its limits.
+    fn awaits_limits(&self) -> bool {
+        let mut open = self.connections.iter().filter(|connection| connection.is_established());
+        P::MULTIPLEXED && open.any(|connection| connection.protocol.awaits_limits())
     }
 
     /// Counts a connection that failed before the start, if this host lacked a resource.

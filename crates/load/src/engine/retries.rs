@@ -22,7 +22,7 @@ impl<P: Protocol> Engine<P> {
     pub(super) fn is_retried(&self, id: SocketId, stream: StreamId, outcome: Outcome, now: Instant) -> bool {
         let call = &self.calls[stream];
         P::MULTIPLEXED
-            && outcome == Outcome::Refused
+            && outcome == Outcome::NotProcessed
             && (!call.submitted || call.retries < self.plan.retries)
             && call.deadline > now
             && self.connections[id.index()].user.is_none()
@@ -136,7 +136,7 @@ impl<P: Protocol> Engine<P> {
             let call = &self.calls[oldest];
             let outcome = match (call.hops, call.submitted) {
                 (0, false) => Outcome::NotSent,
-                (0, true) => Outcome::Refused,
+                (0, true) => Outcome::NotProcessed,
                 // The request ends with the redirect itself.
                 _ => Outcome::BadStatus,
             };

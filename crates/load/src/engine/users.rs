@@ -46,7 +46,7 @@ impl<P: Protocol> Engine<P> {
     }
 
     /// Makes the calls that a user has due, as far as there is room for them.
-    fn go_on<D: Driver>(&mut self, driver: &mut D, user: UserId, now: Instant) {
+    pub(super) fn go_on<D: Driver>(&mut self, driver: &mut D, user: UserId, now: Instant) {
         while self.users[user].has_released() {
             let Some(room) = self.room_for(user) else { return self.users[user].keep_waiting() };
             let Phase::Running(schedule) = &mut self.phase else { return };
@@ -91,6 +91,11 @@ impl<P: Protocol> Engine<P> {
         let roomy = |id: &&SocketId| self.connections[id.index()].is_below_capacity(self.plan.pipeline);
         if let Some(&id) = state.connections.iter().find(roomy) {
             return Some(Room::On(id));
+        }
+        // A connection that is new may take the call as soon as the server has named its limits.
+        let awaits_limits = |id: &SocketId| self.connections[id.index()].protocol.awaits_limits();
+        if P::MULTIPLEXED && state.connections.iter().any(awaits_limits) {
+            return None;
         }
         // A user that has lost its connections still has the place of one.
         let own = state.connections.len();

@@ -33,6 +33,11 @@ pub(crate) const RECEIVE_WINDOW: u32 = 1 << 30;
 /// The default of [`Plan::receive_buffer_bytes`].
 pub(crate) const RECEIVE_BUFFER_BYTES: usize = 64 * 1024;
 
+/// The default of [`Plan::retries`]. Browsers and curl send such a request again, too (RFC 9113,
+/// 8.7). A server that ends a connection after a number of requests has some on their way, and the
+/// next connections may end before they come to one of them.
+pub const RETRIES: u8 = 10;
+
 /// One load at one level for one length.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -266,7 +271,7 @@ impl Plan {
             pipeline: 1,
             receive_window: RECEIVE_WINDOW,
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
-            retries: 0,
+            retries: RETRIES,
             redirects_max: 0,
             reuse: Reuse::default(),
             pace: None,

@@ -77,6 +77,18 @@ pub trait Protocol: Sized {
         false
     }
 
+    /// Whether the server has yet to name its limits, so that only a few calls may be under way.
+    #[inline]
+    fn awaits_limits(&self) -> bool {
+        false
+    }
+
+    /// Whether the server has named its limits, or raised them, since this was asked last.
+    #[inline]
+    fn takes_note_of_limits(&mut self) -> bool {
+        false
+    }
+
     /// Adds figures of the protocol's own to those of a trial, when the connection is over.
     fn record(&self, _figures: &mut TrialFigures) {}
 }
@@ -123,8 +135,8 @@ pub struct Step {
 pub enum End {
     /// With a whole response of so many bytes.
     Whole(MessageBytes),
-    /// Without one, and the connection goes on. `Refused` without a byte of its request written:
-    /// the connection takes no more streams than it has.
+    /// Without one, and the connection goes on. `NotProcessed` without a byte of its request
+    /// written: the connection takes no more streams than it has.
     Reset(Outcome),
     /// Without one, and the connection is of no more use.
     Broken(Outcome),

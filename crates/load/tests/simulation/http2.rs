@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_load::protocol::Http2;
-use thalweg_load::{Engine, Extent, LoopPlan, Plan, Progress, RequestTemplate, RequestText, RunFigures, StartBarrier};
+use thalweg_load::{
+    Engine, Extent, LoopPlan, Plan, Progress, RequestTemplate, RequestText, RunFigures, StartBarrier, UserPlan,
+};
 use thalweg_measure::Outcome;
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, LoopControl, run};
@@ -16,7 +18,7 @@ use thalweg_wire::Version;
 use thalweg_wire::h2::ErrorCode;
 
 use crate::responder::{Request, Responder};
-use crate::world::plan;
+use crate::world::{plan, session_plan};
 use crate::{MS, SECOND, with_seeds};
 
 /// The server's reaction to a request.
@@ -187,7 +189,7 @@ fn streams(requests: u64, streams: u32, body: &[u8]) -> Plan {
     let plan = plan(LoopPlan::at_rate(1000.0), Extent::Requests(requests), requests);
     let patience = Duration::from_secs(10);
     let requests = (0..requests).map(|number| request(number, body)).collect();
-    Plan { requests, connections: 1, pipeline: streams, timeout: patience, drain: patience, ..plan }
+    Plan { requests, connections: 1, pipeline: streams, timeout: patience, drain: patience, retries: 0, ..plan }
 }
 
 #[test]
@@ -223,10 +225,49 @@ fn responses_end_their_own_calls_in_any_order() {
 #[test]
 fn a_server_takes_no_more_streams_than_it_allows() {
     let (figures, server) = play(streams(300, 64, b""), SimConfig::calm(1), 5, |_| Response(20));
-    let refused = figures.trial.outcomes.count(Outcome::Refused);
-    // Until its settings have come, it may get more.
-    assert_eq!(figures.trial.counts.good + refused, 300, "{:?}", figures.trial.outcomes);
-    assert!(refused < 10 && server.streams_seen <= 6, "{refused} refused, {} at once", server.streams_seen);
+    assert_eq!((figures.trial.counts.good, server.streams_seen), (300, 5), "{:?}", figures.trial.outcomes);
+}
+
+/// Each new connection was once loaded with 10 streams before the server had said that it takes
+/// one, for which some servers end the connection.
+#[test]
+fn connections_are_filled_before_the_settings_have_come() {
+    for (connections, calls) in [(2, None), (2, Some(3)), (4, None)] {
+        let plan = Plan { arrivals: LoopPlan::of_workers(20, Duration::ZERO), calls, ..streams(200, 10, b"") };
+        let (figures, server) = play(Plan { connections, ..plan }, SimConfig::calm(1), 1, |_| Response(1));
+        let trial = &figures.trial;
+        assert_eq!((trial.counts.good, server.streams_seen), (200, 1), "{:?}", trial.outcomes);
+        let counted = trial.streams.as_ref().expect("there were some");
+        assert_eq!((counted.refused, counted.concurrent_max, counted.opened), (0, 1, 200));
+    }
+}
+
+/// A session's calls wait on its connection until the server has named its limits, and go over no
+/// other one.
+#[test]
+fn calls_of_a_session_wait_for_the_settings_on_their_connection() {
+    let text = "/0\n /1\n /2\n /3\n /4\n";
+    let plan = session_plan(text, Duration::ZERO, LoopPlan::at_rate(100.0), Extent::Requests(10));
+    let Some(UserPlan::Sessions { sessions, think, .. }) = plan.user else { panic!("it has sessions") };
+    let user = Some(UserPlan::Sessions { sessions, think, connections: 4 });
+    let requests = (0..5).map(|number| request(number, b"")).collect();
+    let plan = Plan { user, requests, connections: 100, pipeline: 8, ..plan };
+    for (streams_max, opened) in [(100, 10), (2, 20)] {
+        let (figures, server) = play(plan.clone(), SimConfig::calm(1), streams_max, |_| Response(1));
+        let trial = &figures.trial;
+        assert_eq!((trial.counts.good, trial.connections.opened), (50, opened), "{:?}", trial.outcomes);
+        assert!(server.streams_seen <= streams_max as usize, "{} at once", server.streams_seen);
+    }
+}
+
+/// A server may take no streams at first. Requests that such a connection could not carry were once
+/// offered to it again and again, without any time passing.
+#[test]
+fn a_server_that_takes_no_streams_yet_stops_the_client() {
+    let plan = Plan { timeout: Duration::from_millis(300), ..streams(20, 4, b"") };
+    let (figures, server) = play(plan, SimConfig::calm(1), 0, |_| Response(1));
+    let trial = &figures.trial;
+    assert_eq!((trial.outcomes.count(Outcome::Timeout), server.requests.len()), (20, 0), "{:?}", trial.outcomes);
 }
 
 #[test]
@@ -239,7 +280,7 @@ fn a_stream_that_is_reset_leaves_the_others_alone() {
     let (figures, _) = play(streams(100, 8, b""), SimConfig::calm(1), 100, react);
     let trial = &figures.trial;
     let count = |outcome| trial.outcomes.count(outcome);
-    assert_eq!((count(Outcome::Reset), count(Outcome::Refused)), (10, 10), "{:?}", trial.outcomes);
+    assert_eq!((count(Outcome::Reset), count(Outcome::NotProcessed)), (10, 10), "{:?}", trial.outcomes);
     assert_eq!((trial.connections.opened, trial.counts.good), (1, 80));
     let streams = trial.streams.as_ref().expect("there were some");
     assert_eq!(streams.resets, [("INTERNAL_ERROR", 10), ("REFUSED_STREAM", 10)].into());
@@ -305,7 +346,7 @@ fn a_request_is_not_sent_again_for_ever() {
     let react = |number| if number == 7 { Reset(ErrorCode::REFUSED_STREAM) } else { Response(2) };
     let (figures, server) = play(plan, SimConfig::calm(1), 100, react);
     let trial = &figures.trial;
-    assert_eq!((trial.counts.good, trial.outcomes.count(Outcome::Refused)), (19, 1), "{:?}", trial.outcomes);
+    assert_eq!((trial.counts.good, trial.outcomes.count(Outcome::NotProcessed)), (19, 1), "{:?}", trial.outcomes);
     assert_eq!(server.requests.len(), 23);
     let patience = Duration::from_millis(5);
     let plan = Plan { retries: u8::MAX, timeout: patience, ..streams(20, 8, b"") };
@@ -339,13 +380,17 @@ fn a_server_that_goes_away_ends_what_it_has_begun() {
     let react = |number| if number == 50 { GoAway } else { Response(3) };
     let (figures, _) = play(streams(100, 8, b""), SimConfig::calm(1), 100, react);
     let trial = &figures.trial;
-    let refused = trial.outcomes.count(Outcome::Refused);
+    let refused = trial.outcomes.count(Outcome::NotProcessed);
     assert_eq!(trial.counts.good + refused, 100, "{:?}", trial.outcomes);
     // Requests that were on their way meanwhile were not processed, and the rest has another
     // connection.
     assert!(refused <= 8 && trial.connections.opened == 2, "{refused} refused");
     let counted = trial.streams.as_ref().expect("there were some");
     assert_eq!((&counted.goaways, counted.refused), (&[("NO_ERROR", 1)].into(), refused));
+    // Requests that leave for a connection that the server has ended are no refused connections.
+    assert_eq!(trial.outcomes.count(Outcome::Refused), 0);
+    let taken = counted.ended_in_order;
+    assert!(taken.connections == 1 && (51..=58).contains(&taken.requests_max), "{taken:?}");
     assert_eq!((counted.per_connection.count(), counted.opened), (2, 100));
 
     let (figures, _) = play(Plan { retries: 1, ..streams(100, 8, b"") }, SimConfig::calm(1), 100, react);
@@ -373,7 +418,7 @@ fn requests_that_were_never_sent_go_to_another_connection() {
         let react = |number| if number % 40 == 39 { GoAway } else { Response(number % 3) };
         let (figures, server) = play(plan, SimConfig::calm(seed), 100, react);
         let trial = &figures.trial;
-        let refused = trial.outcomes.count(Outcome::Refused);
+        let refused = trial.outcomes.count(Outcome::NotProcessed);
         assert_eq!(trial.counts.good + refused, 200, "{:?}", trial.outcomes);
         let counted = trial.streams.as_ref().expect("there were some");
         // The server has seen each stream that was opened, but for those behind its GOAWAY.

@@ -32,6 +32,6 @@ pub use redirects::{NotFollowed, RedirectSample, Redirects};
 pub use sample::Sample;
 pub use sessions::{Sessions, SessionsSummary};
 pub use so_far::{OverLimits, SoFar, Thresholds};
-pub use streams::{StreamFigures, StreamsSummary};
+pub use streams::{EndedInOrder, StreamFigures, StreamsSummary};
 pub use tls::{Negotiated, NegotiatedCount, TlsFigures, TlsSummary};
 pub use verdict::{Judgement, OnInterrupt, Verdict, verdict};

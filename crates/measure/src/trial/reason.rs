@@ -1,5 +1,6 @@
 //! The reasons of a verdict and the notes on it, as sentences.
 
+use super::streams::EndedInOrder;
 use crate::limit::{Limit, Statistic, short_percent};
 use crate::outcome::CountsError;
 use serde::{Serialize, Serializer};
@@ -160,6 +161,13 @@ pub enum Reason {
         errors: u64,
         /// Requests offered.
         offered: u64,
+    },
+    /// FAIL: of these errors, the target certainly did not process some requests, and said so.
+    NotProcessed {
+        /// Requests that ended so.
+        requests: u64,
+        /// Connections that it ended in order.
+        ended: EndedInOrder,
     },
     /// FAIL: connections were too slow.
     Connections {
@@ -349,6 +357,14 @@ impl fmt::Display for Reason {
                     Limit::ResponseTime { .. } | Limit::KbitPerConnection { .. } => display::percent(share),
                 };
                 write!(f, "errors {share} ({}) miss the limit {limit}", of(*errors, *offered))
+            }
+            Reason::NotProcessed { requests, ended } => {
+                if ended.connections > 0 {
+                    write!(f, "{ended}; ")?;
+                }
+                let (count, were) =
+                    (display::count(*requests), if *requests == 1 { "request was" } else { "requests were" });
+                write!(f, "{count} {were} not processed by the target, which has said so")
             }
             Reason::Connections { limit, conforming, measured } => {
                 write!(f, "only {} connections meet {limit}", of(*conforming, *measured))

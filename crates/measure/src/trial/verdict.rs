@@ -205,6 +205,9 @@ fn client_shortfalls(figures: &TrialFigures, limits: &[Limit]) -> Vec<Reason> {
 fn failures(figures: &TrialFigures, limits: &[Limit], response_time: &Histogram, notes: &mut Vec<Note>) -> Vec<Reason> {
     let mut reasons: Vec<Reason> = not_held(figures).into_iter().collect();
     reasons.extend(limits.iter().filter_map(|limit| miss_of(limit, figures, response_time)));
+    if reasons.iter().any(|reason| matches!(reason, Reason::Errors { .. })) {
+        reasons.extend(not_processed(figures));
+    }
     if figures.loop_kind == LoopKind::Open {
         reasons.extend(missing_completions(figures, limits));
         match backlog::judge(figures) {
@@ -274,6 +277,13 @@ fn refusals(figures: &TrialFigures, limits: &[Limit]) -> Option<Reason> {
     let share = refused as f64 / offered.max(1) as f64;
     let missed = limits.iter().any(|limit| matches!(limit, Limit::Errors { share: allowed, .. } if share > *allowed));
     (missed && share > REFUSED_MIN).then_some(Reason::Refused { refused, offered })
+}
+
+/// Requests that the target has said not to have processed: an explanation of errors.
+fn not_processed(figures: &TrialFigures) -> Option<Reason> {
+    let requests = figures.outcomes.count(Outcome::NotProcessed);
+    let ended = figures.streams.as_ref().map(|streams| streams.ended_in_order).unwrap_or_default();
+    (requests > 0).then_some(Reason::NotProcessed { requests, ended })
 }
 
 /// Connections that were to be held and are not are a failure, whatever became of the requests:

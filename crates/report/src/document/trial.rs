@@ -132,6 +132,13 @@ impl Trial {
         !matches!(self.phase.as_str(), "calibrate" | "probe")
     }
 
+    /// The reasons of the verdict, and what the target has said about requests without a response.
+    pub fn explanations(&self) -> Vec<String> {
+        let mut texts = self.reasons.clone();
+        texts.extend(self.streams.as_ref().and_then(StreamsSummary::endings));
+        texts
+    }
+
     /// The responses of the target to the requests of several trials, and how many redirects were
     /// followed among them. The requests of a calibration were not for the target.
     pub fn responses_in(trials: &[Self]) -> (StatusCodes, u64) {

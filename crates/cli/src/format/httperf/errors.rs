@@ -57,7 +57,7 @@ impl Errors {
                     errors.no_descriptor += count - errors.file_table_full;
                 }
                 Outcome::NoAddress => errors.no_address += count,
-                Outcome::TlsFailure | Outcome::ProtocolError => errors.other += count,
+                Outcome::TlsFailure | Outcome::ProtocolError | Outcome::NotProcessed => errors.other += count,
             }
         }
         errors
@@ -103,6 +103,7 @@ mod tests {
         check(Outcome::NoAddress, plain, Errors { no_address: 10, ..none });
         check(Outcome::TlsFailure, plain, Errors { other: 10, ..none });
         check(Outcome::ProtocolError, plain, Errors { other: 10, ..none });
+        check(Outcome::NotProcessed, plain, Errors { other: 10, ..none });
         let causes = Causes { socket_timeout: 4, file_table_full: 3, ..Causes::default() };
         check(Outcome::Unreachable, plain, Errors { other: 10, ..none });
         check(Outcome::Unreachable, causes, Errors { socket_timeout: 4, other: 6, ..none });

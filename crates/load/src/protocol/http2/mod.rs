@@ -21,9 +21,10 @@ use super::interface::{End, Protocol, Responses, Step, StreamId};
 
 pub use self::encoder::Http2Encoder;
 
-/// Streams on a connection whose server has not said yet how many it takes: the least that RFC
-/// 9113, 6.5.2 recommends it to.
-const STREAMS_UNTIL_SETTINGS: u32 = 100;
+/// Streams on a connection whose server has not said yet how many it takes. A request that waits
+/// for the connection may leave with the preface (RFC 9113, 3.4); some servers end the connection
+/// for more streams than they will allow.
+const STREAMS_UNTIL_SETTINGS: u32 = 1;
 
 /// Bounds of a response's header block.
 const HEAD_BOUNDS: ListBounds = ListBounds { charge_max: 64 << 10, fields_max: FIELDS_MAX };
@@ -48,6 +49,8 @@ struct Live {
     /// Bytes that were read since the latest event, and belong to the next one.
     read_ahead: u64,
     has_settings: bool,
+    /// The server has named or raised its limit on streams.
+    limits_noted: bool,
     tally: Tally,
 }
 
@@ -79,7 +82,7 @@ impl Protocol for Http2 {
 
     #[inline]
     fn capacity(&self, pipeline: u32) -> u32 {
-        let Some(live) = &self.live else { return pipeline.min(STREAMS_UNTIL_SETTINGS) };
+        let Some(live) = &self.live else { return STREAMS_UNTIL_SETTINGS };
         if live.connection.is_ending() {
             return 0;
         }
@@ -153,6 +156,16 @@ impl Protocol for Http2 {
         self.live.as_ref().is_some_and(|live| live.connection.is_ending())
     }
 
+    #[inline]
+    fn awaits_limits(&self) -> bool {
+        self.live.as_ref().is_none_or(|live| !live.has_settings)
+    }
+
+    #[inline]
+    fn takes_note_of_limits(&mut self) -> bool {
+        self.live.as_mut().is_some_and(|live| std::mem::take(&mut live.limits_noted))
+    }
+
     fn record(&self, figures: &mut TrialFigures) {
         if let Some(live) = &self.live {
             live.tally.add_to(figures.streams.get_or_insert_default());
@@ -173,6 +186,7 @@ impl Live {
             enable_push: false,
             initial_window: receive_window,
             no_old_priorities: true,
+            header_list_max: HEAD_BOUNDS.list_size_max(),
             ..Settings::INITIAL
         };
         let config = Config { settings, connection_window: receive_window, list: HEAD_BOUNDS };
@@ -185,6 +199,7 @@ impl Live {
             ended: Vec::new(),
             read_ahead: 0,
             has_settings: false,
+            limits_noted: false,
             tally: Tally::default(),
         }
     }
@@ -203,7 +218,7 @@ impl Live {
         let owner = Owner { call: Some(call), of_head: head.kind == RequestKind::Head, ..Owner::default() };
         let Some(stream) = self.connection.open(owner) else {
             // The server has lowered its limit, or does not take any more, since the call began.
-            self.ended.push((call, Outcome::Refused));
+            self.ended.push((call, Outcome::NotProcessed));
             return 0;
         };
         self.tally.record_open(self.connection.stream_count() as u32);
@@ -277,13 +292,14 @@ impl Live {
                 Step { stream: call, end: call.map(|_| End::Reset(outcome)), ..nothing }
             }
             Some(Event::GoAway { last_stream, code }) => {
-                self.tally.record_goaway(code);
+                self.tally.record_goaway(code, last_stream);
                 self.refuse_above(last_stream);
                 let is_over = self.connection.stream_count() == 0 && self.ended.is_empty();
                 Step { end: is_over.then_some(End::Broken(Outcome::Reset)), ..nothing }
             }
             Some(Event::Settings) => {
-                self.has_settings = true;
+                // Raised or not: what waits looks again.
+                (self.has_settings, self.limits_noted) = (true, true);
                 self.heads.limit(self.connection.remote().header_table_size as usize);
                 nothing
             }
@@ -386,7 +402,7 @@ impl Live {
             return Outcome::Reset;
         }
         self.tally.record_refusal();
-        Outcome::Refused
+        Outcome::NotProcessed
     }
 
     /// Ends a stream whose response is whole.
@@ -414,7 +430,7 @@ impl Live {
         let above = self.connection.owners().filter(|(stream, _)| *stream > last_stream);
         for call in above.filter_map(|(_, owner)| owner.call.take()) {
             self.tally.record_refusal();
-            self.ended.push((call, Outcome::Refused));
+            self.ended.push((call, Outcome::NotProcessed));
         }
     }
 }

@@ -9,6 +9,8 @@ pub(super) struct Tally {
     opened: u32,
     concurrent_max: u32,
     refused: u32,
+    /// Requests that the server has taken, by its latest GOAWAY without an error.
+    taken: Option<u32>,
     /// RST_STREAM and GOAWAY frames by error code: at most as many entries as there are codes.
     resets: Vec<(&'static str, u32)>,
     goaways: Vec<(&'static str, u32)>,
@@ -32,8 +34,12 @@ impl Tally {
         add(&mut self.resets, code);
     }
 
-    /// Counts a GOAWAY of the server.
-    pub(super) fn record_goaway(&mut self, code: ErrorCode) {
+    /// Counts a GOAWAY of the server, which processes the streams up to that one.
+    pub(super) fn record_goaway(&mut self, code: ErrorCode, last_stream: u32) {
+        if code == ErrorCode::NO_ERROR {
+            // A client's streams have odd numbers. A first GOAWAY may allow all that there are.
+            self.taken = Some(last_stream.div_ceil(2).min(self.opened));
+        }
         add(&mut self.goaways, code);
     }
 
@@ -48,6 +54,7 @@ impl Tally {
         for (code, count) in &self.goaways {
             *figures.goaways.entry(code).or_default() += u64::from(*count);
         }
+        self.taken.into_iter().for_each(|requests| figures.ended_in_order.record(u64::from(requests)));
         figures.refused += u64::from(self.refused);
     }
 }
