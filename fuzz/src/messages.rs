@@ -17,6 +17,7 @@ const TIGHT: Bounds = Bounds {
     trailer_bytes_max: 24,
     empty_lines_max: 2,
     informational_max: 2,
+    is_lenient: false,
 };
 
 /// The first line: a `!` for tight bounds, then the lengths of the parts, to be used in turn. A

@@ -56,10 +56,12 @@ pub(crate) fn plan(
         hold: shape.hold,
         pipeline: options.requests_at_once().unwrap_or(shape.pipeline),
         retries: options.retry_refused.unwrap_or(RETRIES),
+        retries_idle: options.retry_idle.unwrap_or(0),
         redirects_max: options.follow.unwrap_or(0),
         reuse: options.reuse.into(),
         pace: paced.then(|| Pace::new(options.throttle, options.rtt.unwrap_or_default())),
         check,
+        is_lenient: options.lenient,
         conforming_bits_per_s: options
             .limits
             .iter()
@@ -120,8 +122,18 @@ fn ensure_consistent(options: &LoadOptions, request: &RequestOptions, shape: &Sh
     idle.map_or(Ok(()), |reason| Err(Failure::usage(format!("{option} has no effect {reason}"))))
 }
 
-/// Refuses `--retry-refused` where no request could be sent again.
+/// Refuses `--retry-refused` and `--retry-idle` where no request could be sent again.
 fn ensure_retries(options: &LoadOptions, shape: &Shape) -> Result<(), Failure> {
+    if options.retry_idle.is_some_and(|times| times > 0) {
+        let reason = match (options.http, &shape.user) {
+            (HttpVersion::Http2, _) => "is for HTTP/1.1; with --http 2 use --retry-refused",
+            (_, Some(_)) => "has no effect with --session and --conn-rate, whose calls end with their connection",
+            (_, None) => "",
+        };
+        if !reason.is_empty() {
+            return Err(Failure::usage(format!("--retry-idle {reason}")));
+        }
+    }
     if options.retry_refused.is_none_or(|times| times == 0) {
         return Ok(());
     }
@@ -160,7 +172,9 @@ pub(crate) fn settings(
     plan: &Plan,
 ) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
-    let mut set = |name: &str, value: String| settings.insert(name.to_owned(), value);
+    let mut set = |name: &str, value: String| {
+        settings.insert(name.to_owned(), value);
+    };
     set("connections", plan.connections.to_string());
     set("timeout", format!("{:?}", plan.timeout));
     if !has_own_methods(plan) {
@@ -179,15 +193,7 @@ pub(crate) fn settings(
     if let LoopPlan::Open { spacing: Spacing::Poisson, .. } = plan.arrivals {
         set("arrivals", "poisson".to_owned());
     }
-    if options.http == HttpVersion::Http2 && plan.user.is_none() {
-        set("retry-refused", plan.retries.to_string());
-    }
-    if plan.redirects_max > 0 {
-        set("follow", plan.redirects_max.to_string());
-    }
-    if plan.reuse == Reuse::Latest {
-        set("reuse", "latest".to_owned());
-    }
+    set_for_connections(options, plan, &mut set);
     if let Some(bits) = options.throttle {
         set("throttle", format!("{bits}bit"));
     }
@@ -225,6 +231,25 @@ pub(crate) fn settings(
 /// Whether each request has a method of its own, as those of sessions and logs do.
 fn has_own_methods(plan: &Plan) -> bool {
     matches!(plan.user, Some(UserPlan::Sessions { .. })) || matches!(plan.arrivals, LoopPlan::Recorded { .. })
+}
+
+/// The settings of connections among them.
+fn set_for_connections(options: &LoadOptions, plan: &Plan, set: &mut impl FnMut(&str, String)) {
+    if options.http == HttpVersion::Http2 && plan.user.is_none() {
+        set("retry-refused", plan.retries.to_string());
+    }
+    if plan.retries_idle > 0 {
+        set("retry-idle", plan.retries_idle.to_string());
+    }
+    if plan.redirects_max > 0 {
+        set("follow", plan.redirects_max.to_string());
+    }
+    if plan.is_lenient {
+        set("lenient", "yes".to_owned());
+    }
+    if plan.reuse == Reuse::Latest {
+        set("reuse", "latest".to_owned());
+    }
 }
 
 /// The CPUs to load from. A target on this host needs some for itself.

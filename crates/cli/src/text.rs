@@ -98,6 +98,9 @@ fn run(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result
         let share = count as f64 / counts.offered.max(1) as f64;
         writeln!(out, "    {name:<16}{:>6}  {}", display::count(count), display::percent(share))?;
     }
+    for error in &trial.protocol_errors {
+        writeln!(out, "    {error}")?;
+    }
     times(out, document, trial)?;
     transfer(out, document, trial)
 }
@@ -237,6 +240,14 @@ fn connections(out: &mut String, document: &Document, trial: &Trial) -> std::fmt
     write!(out, "  connections: {opened} opened, at most {peak} at the same time")?;
     if connections.failed > 0 {
         write!(out, ", {} failed", display::count(connections.failed))?;
+    }
+    if connections.met_close > 0 {
+        let count = display::count(connections.met_close);
+        write!(out, "; {count} requests met the close of a kept one")?;
+        match connections.sent_again {
+            0 => write!(out, " (--retry-idle sends them again)")?,
+            again => write!(out, ", sent again {} times", display::count(again))?,
+        }
     }
     // The number of held connections matters only to a load that was to hold some.
     if document.plan.settings.contains_key("hold") {

@@ -1,6 +1,7 @@
 //! A connection: its state, its protocol and transport, and the calls that it carries.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use thalweg_measure::Outcome;
 use thalweg_sys::{Fault, Instant, SocketId};
@@ -9,6 +10,9 @@ use crate::call::{CallList, Calls, Due};
 use crate::protocol::Protocol;
 use crate::transport::Transport;
 use crate::user::UserId;
+
+/// How long before the server closes an idle connection that is not used any more.
+const STALE_BEFORE: Duration = Duration::from_secs(1);
 
 /// A connection, kept at its socket's index.
 pub(crate) struct Connection<P> {
@@ -154,6 +158,15 @@ impl<P: Protocol> Connection<P> {
     #[inline]
     pub(crate) fn has_capacity(&self, pipeline: u32) -> bool {
         !P::MULTIPLEXED || self.protocol.capacity(pipeline) > 0
+    }
+
+    /// Whether it has been idle for nearly as long as its server keeps such a connection open. A
+    /// request would meet the close on its way, so that the last second is not used, or the last
+    /// half of a shorter time.
+    #[inline]
+    pub(crate) fn is_stale(&self, now: Instant) -> bool {
+        let Some(kept) = self.protocol.idle_time() else { return false };
+        self.responded_at + kept.saturating_sub(STALE_BEFORE).max(kept / 2) <= now
     }
 
     /// Notes that it is ready for calls, `ready_ns` after connect() was issued. The thread has

@@ -197,6 +197,7 @@ pub fn trial(phase: &str, at_s: f64, rate: f64, seconds: f64) -> Trial {
         sessions: None,
         tls: None,
         streams: None,
+        protocol_errors: Vec::new(),
         redirects: None,
         sample: None,
         client: Client {

@@ -25,6 +25,9 @@ pub struct Bounds {
     pub empty_lines_max: u32,
     /// Informational (1xx) responses before the final one.
     pub informational_max: u32,
+    /// Whether a reply is read as curl reads it where this crate would refuse it: lines that end in
+    /// LF, padded chunk sizes, several lengths, odd fields.
+    pub is_lenient: bool,
 }
 
 impl Bounds {
@@ -41,6 +44,7 @@ impl Bounds {
             trailer_bytes_max: 8 << 10,
             empty_lines_max: 4,
             informational_max: 8,
+            is_lenient: false,
         }
     }
 
@@ -48,5 +52,20 @@ impl Bounds {
     #[must_use]
     pub const fn responses() -> Self {
         Self { head_bytes_max: 64 << 10, ..Self::requests() }
+    }
+
+    /// The bounds for reading replies as curl does, whose bound on heads is the same. What is
+    /// dropped while it is read may be longer still.
+    #[must_use]
+    pub const fn lenient_responses() -> Self {
+        Self {
+            head_bytes_max: 300 << 10,
+            start_line_bytes_max: 100 << 10,
+            chunk_line_bytes_max: 64 << 10,
+            chunk_extension_bytes_max: 1 << 20,
+            trailer_bytes_max: 300 << 10,
+            is_lenient: true,
+            ..Self::requests()
+        }
     }
 }

@@ -140,6 +140,12 @@ impl Decoder {
     /// One byte of a chunk line or of the line end behind the data.
     fn step(&mut self, byte: u8, bounds: &Bounds) -> Result<(), ChunkFault> {
         self.count(bounds)?;
+        if bounds.is_lenient
+            && let Some(at) = self.lenient_step(byte)
+        {
+            self.at = at;
+            return Ok(());
+        }
         self.at = match (self.at, byte) {
             (At::Size { .. }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 self.push_digit(byte)?;
@@ -161,6 +167,21 @@ impl Decoder {
             _ => return Err(ChunkFault::UnterminatedData),
         };
         Ok(())
+    }
+
+    /// The state behind a byte that curl accepts and the grammar does not: anything between the
+    /// digits of a size and the end of its line, and line ends without CR.
+    fn lenient_step(&mut self, byte: u8) -> Option<At> {
+        match (self.at, byte) {
+            (At::Size { empty: false } | At::Extension, b'\n') => Some(self.end_line()),
+            (At::Size { empty: false }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => None,
+            (At::Size { empty: false } | At::Extension, _) => Some(At::Extension),
+            (At::DataCr, b'\n') => {
+                self.line_bytes = 0;
+                Some(At::Size { empty: true })
+            }
+            _ => None,
+        }
     }
 
     fn count(&mut self, bounds: &Bounds) -> Result<(), ChunkFault> {

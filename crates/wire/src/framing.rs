@@ -80,6 +80,8 @@ pub(crate) struct Survey<'a> {
     pub(crate) chunked: bool,
     pub(crate) close: bool,
     pub(crate) keep_alive: bool,
+    /// Seconds after which the peer closes an idle connection, if it says so.
+    pub(crate) idle_seconds: Option<u32>,
     pub(crate) expects_continue: bool,
     pub(crate) host: Option<&'a [u8]>,
     pub(crate) repeated_host: bool,
@@ -100,6 +102,9 @@ impl<'a> Survey<'a> {
                     survey.expects_continue |= value.eq_ignore_ascii_case(b"100-continue");
                 }
                 (10, b'c') if name.eq_ignore_ascii_case("connection") => survey.connection(value),
+                (10, b'k') if name.eq_ignore_ascii_case("keep-alive") => {
+                    survey.idle_seconds = idle_seconds(value);
+                }
                 (14, b'c') if name.eq_ignore_ascii_case("content-length") => {
                     survey.content_length(value)?;
                 }
@@ -121,7 +126,7 @@ impl<'a> Survey<'a> {
         !self.close && (matches!(version, Version::Http11) || self.keep_alive)
     }
 
-    fn connection(&mut self, value: &[u8]) {
+    pub(crate) fn connection(&mut self, value: &[u8]) {
         for option in list_elements(value) {
             self.close |= option.eq_ignore_ascii_case(b"close");
             self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
@@ -164,6 +169,16 @@ fn coding_fault(value: &[u8]) -> FramingFault {
     }
 }
 
+/// The parameter `timeout` of a Keep-Alive field (RFC 2068, 19.7.1.1).
+#[cold]
+pub(crate) fn idle_seconds(value: &[u8]) -> Option<u32> {
+    value.split(|byte| *byte == b',').find_map(|parameter| {
+        let (name, seconds) = parameter.split_at(parameter.iter().position(|byte| *byte == b'=')?);
+        let seconds = decimal(trim_ows(&seconds[1..]))?;
+        trim_ows(name).eq_ignore_ascii_case(b"timeout").then(|| u32::try_from(seconds).unwrap_or(u32::MAX))
+    })
+}
+
 /// A plain decimal number: digits only, no sign, no space, no overflow.
 pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
@@ -176,4 +191,25 @@ pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
         }
         number.checked_mul(10)?.checked_add(u64::from(digit))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_idle_connections_is_a_parameter() {
+        for (value, seconds) in [
+            ("timeout=5", Some(5)),
+            ("timeout=5, max=100", Some(5)),
+            ("max=100 , Timeout = 15", Some(15)),
+            ("timeout=99999999999", Some(u32::MAX)),
+            ("max=5", None),
+            ("timeout", None),
+            ("timeout=", None),
+            ("", None),
+        ] {
+            assert_eq!(idle_seconds(value.as_bytes()), seconds, "{value:?}");
+        }
+    }
 }

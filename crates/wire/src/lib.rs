@@ -51,6 +51,7 @@ pub mod forwarded;
 mod framing;
 pub mod h2;
 pub mod hpack;
+mod lenient;
 mod method;
 mod partial;
 mod progress;

@@ -3,7 +3,7 @@
 
 use crate::fields::{FieldSlots, Fields, Slots};
 use crate::scan::{HeadFault, Scanned, Scanner, Section};
-use crate::{Bounds, Progress};
+use crate::{Bounds, Progress, lenient};
 
 /// The part of a head that came so far. Empty, and without memory, as long as heads come whole.
 #[derive(Debug)]
@@ -24,11 +24,16 @@ impl PartialHead {
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
-        self.scanner.at_start()
+        self.scanner.at_start() && self.bytes.is_empty()
     }
 
     pub(crate) const fn retained_bytes(&self) -> usize {
         self.bytes.capacity()
+    }
+
+    /// The collected bytes.
+    pub(crate) fn so_far(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Forgets a head that was read to its end. That cannot happen at that end, since the head was
@@ -76,6 +81,9 @@ impl PartialHead {
         bounds: &Bounds,
         parse: impl Fn(&'a [u8], &'a mut Slots<'a>, &Bounds) -> Option<(T, usize)>,
     ) -> Result<Progress<(T, usize)>, HeadFault> {
+        if bounds.is_lenient {
+            return self.collect_lenient(input, slots, bounds, parse);
+        }
         let is_new = self.is_empty();
         let Some(consumed) = self.extend(input, bounds)? else {
             return Ok(Progress { consumed: input.len(), event: None });
@@ -89,6 +97,35 @@ impl PartialHead {
         match parse(&self.bytes, slots, bounds) {
             Some((head, length)) if length == self.bytes.len() => {
                 Ok(Progress { consumed, event: Some((head, length)) })
+            }
+            _ => Err(HeadFault::Ambiguous),
+        }
+    }
+
+    /// The same for a head that is read as curl reads it.
+    #[cold]
+    fn collect_lenient<'a, T>(
+        &'a mut self,
+        input: &'a [u8],
+        slots: &'a mut Slots<'a>,
+        bounds: &Bounds,
+        parse: impl Fn(&'a [u8], &'a mut Slots<'a>, &Bounds) -> Option<(T, usize)>,
+    ) -> Result<Progress<(T, usize)>, HeadFault> {
+        let before = self.bytes.len();
+        let room = (bounds.head_bytes_max as usize).saturating_sub(before);
+        self.bytes.extend_from_slice(&input[..input.len().min(room)]);
+        let Some(end) = lenient::end_of_head(&self.bytes, before) else {
+            return if input.len() > room {
+                Err(HeadFault::TooLarge)
+            } else {
+                Ok(Progress { consumed: input.len(), event: None })
+            };
+        };
+        self.complete = true;
+        self.bytes = lenient::mended(&self.bytes[..end])?;
+        match parse(&self.bytes, slots, bounds) {
+            Some((head, length)) if length == self.bytes.len() => {
+                Ok(Progress { consumed: end - before, event: Some((head, length)) })
             }
             _ => Err(HeadFault::Ambiguous),
         }

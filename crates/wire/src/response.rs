@@ -68,12 +68,21 @@ pub struct ResponseHead<'a> {
     /// How the body ends.
     pub body: BodyFraming,
     keep_alive: bool,
+    idle_seconds: Option<u32>,
 }
 
 impl<'a> ResponseHead<'a> {
     /// A head of HTTP/2, which was checked.
     pub(crate) const fn of_stream(status: u16, fields: Fields<'a>, body: BodyFraming) -> Self {
-        Self { status, reason: "", version: Version::Http2, fields, body, keep_alive: true }
+        Self { status, reason: "", version: Version::Http2, fields, body, keep_alive: true, idle_seconds: None }
+    }
+
+    /// Seconds after which the server closes the connection if it is idle, as its Keep-Alive field
+    /// says.
+    #[inline]
+    #[must_use]
+    pub const fn idle_seconds(&self) -> Option<u32> {
+        self.idle_seconds
     }
 
     /// The value of the first field line of that name, in whatever case.
@@ -231,6 +240,27 @@ impl ResponseReader {
         outcome
     }
 
+    /// The fault for which a reply was refused.
+    #[must_use]
+    pub const fn fault(&self) -> Option<ResponseError> {
+        match self.stage {
+            Stage::Failed(error) => Some(error),
+            Stage::Head | Stage::Body(_) => None,
+        }
+    }
+
+    /// The reader's bounds.
+    #[must_use]
+    pub const fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    /// The bytes so far of a head that is not whole.
+    #[must_use]
+    pub fn head_so_far(&self) -> &[u8] {
+        self.partial.so_far()
+    }
+
     /// Whether no byte of a reply was read since the last one ended.
     #[must_use]
     pub const fn idle(&self) -> bool {
@@ -296,7 +326,7 @@ fn read_head<'a>(
         return Ok(Progress { consumed, event: None });
     };
     bytes.header += length as u64;
-    let head = accept(head, kind)?;
+    let head = accept(head, kind, bounds)?;
     let event = match head.status {
         101 if kind != RequestKind::Upgrade => return Err(ResponseError::UnaskedSwitch),
         100 | 102..=199 => ResponseEvent::Informational(head),
@@ -336,16 +366,20 @@ fn parse<'a>(bytes: &'a [u8], slots: &'a mut Slots<'a>, bounds: &Bounds) -> Opti
 
 /// Judges the framing (RFC 9112, 6.3).
 #[inline]
-fn accept(parsed: Parsed<'_>, kind: RequestKind) -> Result<ResponseHead<'_>, ResponseError> {
+fn accept<'a>(parsed: Parsed<'a>, kind: RequestKind, bounds: &Bounds) -> Result<ResponseHead<'a>, ResponseError> {
     let Parsed { status, reason, version, fields } = parsed;
-    let survey = Survey::of(fields, version)?;
+    let survey = match Survey::of(fields, version) {
+        Err(_) if bounds.is_lenient => Survey::lenient(fields)?,
+        survey => survey?,
+    };
     let body = match (kind, status) {
         (RequestKind::Head, _) | (_, 100..=199 | 204 | 304) | (RequestKind::Connect, 200..=299) => BodyFraming::None,
         _ if survey.chunked => BodyFraming::Chunked,
         _ => survey.content_length.map_or(BodyFraming::UntilClose, BodyFraming::Length),
     };
     let keep_alive = survey.persists(version) && body != BodyFraming::UntilClose;
-    Ok(ResponseHead { status, reason, version, fields, body, keep_alive })
+    let idle_seconds = survey.idle_seconds;
+    Ok(ResponseHead { status, reason, version, fields, body, keep_alive, idle_seconds })
 }
 
 #[inline]

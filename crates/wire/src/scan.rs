@@ -141,6 +141,17 @@ impl Scanner {
     pub(crate) fn scan(&mut self, input: &[u8], bounds: &Bounds) -> Result<Scanned, HeadFault> {
         for (index, &byte) in input.iter().enumerate() {
             self.count(bounds)?;
+            if bounds.is_lenient && self.section == Section::Trailers {
+                if self.at == At::FieldStart && byte == b'\n' {
+                    return Ok(Scanned::Complete(index + 1));
+                }
+                self.at = match byte {
+                    b'\n' => At::FieldStart,
+                    b'\r' => self.at,
+                    _ => At::FieldValue,
+                };
+                continue;
+            }
             if self.at == At::SectionLf && byte == b'\n' {
                 return Ok(Scanned::Complete(index + 1));
             }

@@ -75,6 +75,8 @@ pub(crate) fn trial() -> Trial {
             closed: 498,
             replies: 1988,
             kept: 1492,
+            met_close: 0,
+            sent_again: 0,
             peak: 7,
             burst: 2,
             conforming: 6,
@@ -84,6 +86,7 @@ pub(crate) fn trial() -> Trial {
         sessions: None,
         tls: None,
         streams: None,
+        protocol_errors: Vec::new(),
         redirects: None,
         sample: Some(Sample { server: "nginx/1.22.1".into(), body_bytes: 512 }),
         client: Client {

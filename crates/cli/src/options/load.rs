@@ -43,11 +43,24 @@ pub(crate) struct LoadOptions {
     /// HTTP/2 (REFUSED_STREAM or GOAWAY) [default: 10]
     #[arg(long, value_name = "N", value_parser = |text: &str| within::<u8>(text, 0..=255), hide_short_help = true)]
     pub retry_refused: Option<u8>,
+    /// Send a request again that met the close of a kept connection before any byte of its
+    /// response, at most N times, HTTP/1.1 [default without N: 3]
+    ///
+    /// Only requests that may be sent twice: GET, HEAD, OPTIONS, TRACE, PUT and DELETE.
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, hide_short_help = true,
+        default_missing_value = "3", value_parser = |text: &str| within::<u8>(text, 0..=255))]
+    pub retry_idle: Option<u8>,
     /// Follow redirects on the same host (scheme, host and port), at most N for a request
     /// [default without N: 5]
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, hide_short_help = true,
         default_missing_value = REDIRECTS_BY_DEFAULT, value_parser = clap::value_parser!(u8).range(1..=i64::from(REDIRECTS_MAX)))]
     pub follow: Option<u8>,
+    /// Accept responses of HTTP/1 that curl accepts, where they break the grammar
+    ///
+    /// Lines that end in LF alone, padded chunk sizes, several lengths, heads of up to 300 KiB
+    /// (docs/measuring.md).
+    #[arg(long, hide_short_help = true)]
+    pub lenient: bool,
     /// Idle connection to use next
     #[arg(long, value_name = "WHICH", default_value = "oldest", hide_short_help = true)]
     pub reuse: ReuseOption,

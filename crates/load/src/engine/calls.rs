@@ -3,6 +3,7 @@
 
 use sha2::Digest;
 use thalweg_measure::Outcome;
+use thalweg_measure::trial::RuleOf;
 use thalweg_sys::{Driver, Instant, SocketId};
 
 use super::responses::CallResponses;
@@ -10,12 +11,12 @@ use super::state::{CallEnd, Engine, NextCall, Phase};
 use crate::call::{Call, Due, Stamp};
 use crate::connection::State;
 use crate::plan::Reuse;
-use crate::protocol::{End, Protocol, StreamId};
+use crate::protocol::{End, Protocol, StreamId, Violation};
 use crate::schedule::TakenArrival;
 use crate::transport::Transport;
 
 /// The end of a call on a connection.
-struct Ended {
+pub(super) struct Ended {
     outcome: Outcome,
     /// The connection can go on after it.
     keep_alive: bool,
@@ -41,7 +42,7 @@ impl<P: Protocol> Engine<P> {
                 self.give_up(Outcome::Timeout, now);
             } else if schedule.is_drained(now) {
                 return;
-            } else if let Some(id) = self.take_room() {
+            } else if let Some(id) = self.take_room(driver, now) {
                 self.serve_arrival(driver, id, now);
             } else {
                 return self.open_for_waiting(driver, now);
@@ -51,7 +52,7 @@ impl<P: Protocol> Engine<P> {
 
     /// A connection with room for a call: an idle one, or one with fewer calls under way than may
     /// be pipelined.
-    pub(super) fn take_room(&mut self) -> Option<SocketId> {
+    pub(super) fn take_room<D: Driver>(&mut self, driver: &mut D, now: Instant) -> Option<SocketId> {
         while let Some(id) = match self.plan.reuse {
             Reuse::Oldest => self.idle.pop_front(),
             Reuse::Latest => self.idle.pop_back(),
@@ -60,7 +61,10 @@ impl<P: Protocol> Engine<P> {
             if connection.id == id {
                 connection.in_idle = false;
                 if matches!(connection.state, State::Idle) && connection.has_capacity(self.plan.pipeline) {
-                    return Some(id);
+                    if !connection.is_stale(now) {
+                        return Some(id);
+                    }
+                    self.close(driver, id, now);
                 }
             }
         }
@@ -270,6 +274,7 @@ impl<P: Protocol> Engine<P> {
                 if !self.calls[oldest].has_left(latest, connection.submitted_at) {
                     // The request has not left yet: this cannot be its response.
                     self.figures.unsolicited_bytes += input.len() as u64;
+                    self.note_protocol_error("a response before its request was sent", RuleOf::Protocol, input);
                     return self.end_call(driver, id, oldest, Outcome::ProtocolError, now);
                 }
             }
@@ -283,6 +288,7 @@ impl<P: Protocol> Engine<P> {
             };
             let step = connection.protocol.read(oldest, self.requests.encoder(), input, &mut responses);
             let is_over = input.len() == step.consumed && !(P::MULTIPLEXED && connection.protocol.has_ended_calls());
+            let read = input;
             input = &input[step.consumed..];
             let Some(stream) = step.stream else {
                 if P::MULTIPLEXED && connection.protocol.takes_note_of_limits() {
@@ -294,6 +300,10 @@ impl<P: Protocol> Engine<P> {
                 match step.end {
                     Some(End::Broken(outcome) | End::Reset(outcome)) => {
                         return self.break_connection(driver, id, outcome, now);
+                    }
+                    Some(End::Violated { .. }) => {
+                        self.note_violation(id, &[]);
+                        return self.break_connection(driver, id, Outcome::ProtocolError, now);
                     }
                     _ if is_over => return,
                     _ => continue,
@@ -321,7 +331,18 @@ impl<P: Protocol> Engine<P> {
                 }
                 None => return,
                 Some(End::Broken(outcome)) => return self.end_call(driver, id, stream, outcome, now),
-                Some(End::Reset(outcome)) => outcome,
+                Some(End::Violated { at }) => {
+                    self.note_violation(id, &read[at..]);
+                    return self.end_call(driver, id, stream, Outcome::ProtocolError, now);
+                }
+                Some(End::Reset(outcome)) => {
+                    if outcome == Outcome::ProtocolError
+                        && let Some(Violation { cause, rule, bytes }) = connection.protocol.take_violation(&[])
+                    {
+                        self.figures.trial.protocol_errors.record(&cause, rule, &bytes);
+                    }
+                    outcome
+                }
                 Some(End::Whole(_)) => call.judge(self.requests.check(call.request), &mut self.hashers),
             };
             if is_over {
@@ -330,6 +351,11 @@ impl<P: Protocol> Engine<P> {
             if !P::MULTIPLEXED && connection.calls.len() == 1 {
                 // There is more than the response: then the response cannot be trusted either.
                 self.figures.unsolicited_bytes += input.len() as u64;
+                if self.plan.is_lenient {
+                    call.keep_alive = false;
+                    return self.end_call(driver, id, stream, outcome, now);
+                }
+                self.note_protocol_error("bytes behind the end of the response", RuleOf::Strictness, input);
                 return self.end_call(driver, id, stream, Outcome::ProtocolError, now);
             }
             if P::MULTIPLEXED || !call.keep_alive || connection.user.is_some() {
@@ -346,20 +372,6 @@ impl<P: Protocol> Engine<P> {
             }
             self.end_one(id, stream, outcome, latest, now);
             room_made = true;
-        }
-    }
-
-    /// The server has named its limits, or changed them: the connection may have room for what
-    /// waits.
-    fn on_limits<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
-        let notice_delay_ns = self.notice_delay_ns();
-        let connection = &mut self.connections[id.index()];
-        if !connection.calls.is_empty() {
-            connection.make_room(notice_delay_ns, now);
-        }
-        match connection.user {
-            Some(user) => self.go_on(driver, user, now),
-            None => self.offer_room(id),
         }
     }
 
@@ -397,6 +409,9 @@ impl<P: Protocol> Engine<P> {
             self.unqueue_all(id, now);
             self.close(driver, id, now);
             return self.dispatch(driver, now);
+        }
+        if outcome == Outcome::Reset && self.met_close(id, stream) {
+            return self.end_closed(driver, id, now);
         }
         let latest = driver.sent_at(id);
         let Ended { outcome, keep_alive, follows } = self.end_one(id, stream, outcome, latest, now);
@@ -436,7 +451,14 @@ impl<P: Protocol> Engine<P> {
     }
 
     /// Takes a call off its connection and accounts for it, unless it follows a redirect.
-    fn end_one(&mut self, id: SocketId, stream: StreamId, outcome: Outcome, latest: Instant, now: Instant) -> Ended {
+    pub(super) fn end_one(
+        &mut self,
+        id: SocketId,
+        stream: StreamId,
+        outcome: Outcome,
+        latest: Instant,
+        now: Instant,
+    ) -> Ended {
         let notice_delay_ns = self.notice_delay_ns();
         let connection = &mut self.connections[id.index()];
         debug_assert!(matches!(connection.state, State::Busy), "a call ends on a busy connection");

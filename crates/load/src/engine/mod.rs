@@ -21,6 +21,7 @@ mod opening;
 mod pacer;
 mod pacing;
 mod paused;
+mod peer;
 mod records;
 mod redirects;
 mod requests;

@@ -10,7 +10,7 @@ use thalweg_tls::Resume;
 use super::pacer::Pacer;
 use super::state::{Engine, Phase};
 use crate::connection::{Buffers, Connection, State, outcome_of_fault};
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, ProtocolSettings};
 use crate::transport::Transport;
 use crate::user::{Ending, UserId};
 
@@ -39,12 +39,13 @@ impl<P: Protocol> Engine<P> {
         }
         let id = result?;
         let place = id.index();
-        let window = self.pacer.as_ref().map_or(self.plan.receive_window, Pacer::window_bytes);
+        let receive_window = self.pacer.as_ref().map_or(self.plan.receive_window, Pacer::window_bytes);
+        let settings = ProtocolSettings { receive_window, is_lenient: self.plan.is_lenient };
         if place >= self.connections.len() {
             // Dense, unless the driver carries sockets of others as well.
-            self.connections.resize_with(place + 1, || Connection::closed(id, P::new(window)));
+            self.connections.resize_with(place + 1, || Connection::closed(id, P::new(settings)));
         }
-        self.connections[place] = Connection::connecting(id, P::new(window), driver.now());
+        self.connections[place] = Connection::connecting(id, P::new(settings), driver.now());
         self.open += 1;
         self.connecting += 1;
         self.arm(id, now.plus_ns(self.timeout_ns()));

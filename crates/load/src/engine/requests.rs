@@ -26,6 +26,8 @@ pub(crate) struct Requests<E> {
     encoder: E,
     /// The kind of each template's requests, on which the length of a response depends.
     kinds: Vec<RequestKind>,
+    /// Whether each template's requests may be sent twice (RFC 9110, 9.2.2).
+    idempotent: Vec<bool>,
     source: Source,
     /// The conditions on responses of requests that have none of their own.
     check: Check,
@@ -85,14 +87,15 @@ impl<E: Encoder> Requests<E> {
         } else {
             Source::Packed { list, large: HashMap::new(), large_bytes: 0 }
         };
-        Self { encoder, kinds: kinds(templates), source, check: check.clone() }
+        Self { encoder, kinds: kinds(templates), idempotent: idempotent(templates), source, check: check.clone() }
     }
 
     /// Requests that come with their arrivals, with these templates, and are checked by this table.
     pub(crate) fn streamed(templates: &Templates, is_tls: bool, table: Option<Arc<CheckTable>>, check: &Check) -> Self {
         let streamed = StreamedRequests { table, places: Vec::new(), free: Vec::new() };
         let source = Source::Streamed(streamed);
-        Self { encoder: E::new(templates, is_tls), kinds: kinds(templates), source, check: check.clone() }
+        let idempotent = idempotent(templates);
+        Self { encoder: E::new(templates, is_tls), kinds: kinds(templates), idempotent, source, check: check.clone() }
     }
 
     /// Takes a request that has come. Its number holds until it is released.
@@ -189,6 +192,11 @@ impl<E: Encoder> Requests<E> {
         }
     }
 
+    /// Whether the request may be sent twice (RFC 9110, 9.2.2).
+    pub(crate) fn is_idempotent(&self, number: u32) -> bool {
+        self.idempotent[self.view(number).template]
+    }
+
     #[inline]
     pub(crate) fn kind(&self, number: u32) -> RequestKind {
         match &self.source {
@@ -235,6 +243,11 @@ fn encoded(encoder: &impl Encoder, request: &RequestView<'_>, last: bool) -> Enc
     encoder.write(request, last, &mut bytes);
     bytes.shrink_to_fit();
     Encoded { bytes: Rc::new(bytes), body_bytes: request.body.len() }
+}
+
+fn idempotent(templates: &Templates) -> Vec<bool> {
+    const METHODS: [&str; 6] = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
+    templates.list().iter().map(|template| METHODS.contains(&template.method())).collect()
 }
 
 fn kinds(templates: &Templates) -> Vec<RequestKind> {

@@ -9,7 +9,7 @@ use sha2::Digest;
 use thalweg_measure::Outcome;
 use thalweg_sys::{Driver, Instant, SocketId};
 
-use super::state::{Engine, Phase};
+use super::state::{CallEnd, Engine, Phase};
 use crate::call::{Due, Stamp};
 use crate::connection::State;
 use crate::protocol::{Protocol, StreamId};
@@ -53,6 +53,43 @@ impl<P: Protocol> Engine<P> {
         self.connections[id.index()].buffers.iter_mut().for_each(|buffers| buffers.unsent = 0);
     }
 
+    /// Whether a call was sent on a connection that the server had kept open after a response, and
+    /// that it has closed instead of a byte of the next one.
+    #[inline]
+    pub(super) fn met_close(&self, id: SocketId, stream: StreamId) -> bool {
+        let connection = &self.connections[id.index()];
+        connection.replies > 0 && self.calls[stream].submitted && connection.protocol.is_idle()
+    }
+
+    /// Ends all calls of a connection that the server has closed while it was idle, as far as it
+    /// knew. Those that may be sent again are put back, as often as the plan says.
+    pub(super) fn end_closed<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+        let latest = driver.sent_at(id);
+        let is_users = self.connections[id.index()].user.is_some();
+        let mut ended = 0;
+        while let Some(oldest) = self.connections[id.index()].calls.first() {
+            let call = &self.calls[oldest];
+            self.figures.trial.connections.met_close += u64::from(call.measured && call.submitted);
+            let is_again = call.retries < self.plan.retries_idle
+                && call.deadline > now
+                && !is_users
+                && self.requests.is_idempotent(call.request);
+            if is_again {
+                self.take_back(id, oldest, latest, now);
+            } else {
+                self.end_one(id, oldest, Outcome::Reset, latest, now);
+                ended += 1;
+            }
+        }
+        self.connections[id.index()].buffers.iter_mut().for_each(|buffers| buffers.unsent = 0);
+        if is_users {
+            self.on_user_response(driver, id, CallEnd::Failed { lost: ended }, now);
+        } else {
+            self.close(driver, id, now);
+        }
+        self.dispatch(driver, now);
+    }
+
     /// Takes a call off its connection, whose latest send was begun then.
     fn take_back(&mut self, id: SocketId, stream: StreamId, latest: Instant, now: Instant) {
         let notice_delay_ns = self.notice_delay_ns();
@@ -85,7 +122,7 @@ impl<P: Protocol> Engine<P> {
         while let Some(stream) = self.put_back.first() {
             if self.calls[stream].deadline <= now {
                 self.end_put_back(Outcome::Timeout, now);
-            } else if let Some(id) = self.take_room() {
+            } else if let Some(id) = self.take_room(driver, now) {
                 self.begin_again(driver, id, stream, now);
             } else {
                 self.open_for_waiting(driver, now);
@@ -104,7 +141,11 @@ impl<P: Protocol> Engine<P> {
         if call.submitted {
             call.submitted = false;
             call.retries += 1;
-            self.figures.trial.streams.get_or_insert_default().retried += 1;
+            if P::MULTIPLEXED {
+                self.figures.trial.streams.get_or_insert_default().retried += 1;
+            } else {
+                self.figures.trial.connections.sent_again += u64::from(call.measured);
+            }
         }
         let due = Due { intended: call.ready, noticed: call.ready, prompt: true };
         let (ready, late_ns, queue_ns) = connection.waits_until_room(due, now);
@@ -136,7 +177,8 @@ impl<P: Protocol> Engine<P> {
             let call = &self.calls[oldest];
             let outcome = match (call.hops, call.submitted) {
                 (0, false) => Outcome::NotSent,
-                (0, true) => Outcome::NotProcessed,
+                (0, true) if P::MULTIPLEXED => Outcome::NotProcessed,
+                (0, true) => Outcome::Reset,
                 // The request ends with the redirect itself.
                 _ => Outcome::BadStatus,
             };

@@ -172,7 +172,10 @@ impl<P: Protocol> Engine<P> {
     pub(super) fn wake_user<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let connection = self.connection(id);
         connection.state = State::Idle;
-        let user = connection.user.expect("only users pause");
+        let (user, is_stale) = (connection.user.expect("only users pause"), connection.is_stale(now));
+        if is_stale && self.users[user].reconnects() {
+            self.leave_user(driver, id, user, now);
+        }
         self.users[user].notice(now);
         self.go_on(driver, user, now);
     }

@@ -92,6 +92,9 @@ pub struct Plan {
     /// How often a request is sent again, at most, that the server says it has not processed, where
     /// the protocol can say so. It stays one request, due when it was.
     pub retries: u8,
+    /// How often a request is sent again, at most, that has met the close of a kept connection
+    /// before any byte of its response, over HTTP/1: one that may be sent twice.
+    pub retries_idle: u8,
     /// How many redirects on the same host are followed for a request, at most. It stays one
     /// request, due when it was; users follow none.
     pub redirects_max: u8,
@@ -101,6 +104,8 @@ pub struct Plan {
     pub pace: Option<Pace>,
     /// The conditions on responses.
     pub check: Check,
+    /// Responses are read as curl reads them where they break the grammar of HTTP/1.
+    pub is_lenient: bool,
     /// The rate from which on a connection counts as conforming.
     pub conforming_bits_per_s: u64,
     /// By how much longer the measured part may be made while it lasts ([`Progress::extend_by`]),
@@ -272,10 +277,12 @@ impl Plan {
             receive_window: RECEIVE_WINDOW,
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
             retries: RETRIES,
+            retries_idle: 0,
             redirects_max: 0,
             reuse: Reuse::default(),
             pace: None,
             check: Check::default(),
+            is_lenient: false,
             conforming_bits_per_s: CONFORMING_BITS_PER_S,
             extension_max: Duration::ZERO,
             lateness_max: None,

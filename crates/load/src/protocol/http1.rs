@@ -1,6 +1,7 @@
 //! HTTP/1.0 and HTTP/1.1: one response after the other, in the order of the requests.
 
 use std::io::Write as _;
+use std::time::Duration;
 
 use thalweg_measure::Outcome;
 use thalweg_wire::encode::{FieldBlock, HeadWriter};
@@ -8,13 +9,16 @@ use thalweg_wire::{
     Bounds, FieldSlots, MessageBytes, RequestKind, ResponseError, ResponseEvent, ResponseReader, Version,
 };
 
-use super::interface::{Encoder, End, Protocol, Responses, Step, StreamId};
+use super::interface::{Encoder, End, Protocol, ProtocolSettings, Responses, Step, StreamId};
+use super::violation::Violation;
 use crate::request::{RequestError, RequestView, Template, Templates};
 
 /// A connection's HTTP/1: the reader of its responses.
 #[derive(Debug)]
 pub struct Http1 {
     reader: ResponseReader,
+    /// Seconds after which the server closes the connection if it is idle; 0: it has not said.
+    idle_seconds: u32,
 }
 
 impl Protocol for Http1 {
@@ -22,8 +26,9 @@ impl Protocol for Http1 {
 
     const MULTIPLEXED: bool = false;
 
-    fn new(_receive_window: u32) -> Self {
-        Self { reader: ResponseReader::new(Bounds::responses()) }
+    fn new(settings: ProtocolSettings) -> Self {
+        let bounds = if settings.is_lenient { Bounds::lenient_responses() } else { Bounds::responses() };
+        Self { reader: ResponseReader::new(bounds), idle_seconds: 0 }
     }
 
     #[inline]
@@ -56,14 +61,17 @@ impl Protocol for Http1 {
         responses: &mut impl Responses,
     ) -> Step {
         let mut step = Step { consumed: 0, content_bytes: 0, stream: oldest, end: None };
-        let Some(stream) = oldest else { return Step { end: Some(End::Broken(Outcome::ProtocolError)), ..step } };
+        let Some(stream) = oldest else { return Step { end: Some(End::Violated { at: 0 }), ..step } };
         loop {
             let mut slots = FieldSlots::new();
             let progress = match self.reader.read(&input[step.consumed..], &mut slots) {
                 Ok(progress) => progress,
                 Err(error) => {
+                    step.end = Some(match outcome_of(error) {
+                        Outcome::ProtocolError => End::Violated { at: step.consumed },
+                        other => End::Broken(other),
+                    });
                     step.consumed = input.len();
-                    step.end = Some(End::Broken(outcome_of(error)));
                     return step;
                 }
             };
@@ -72,6 +80,9 @@ impl Protocol for Http1 {
                 None => return step,
                 Some(ResponseEvent::Informational(head)) => responses.interim(stream, head.status),
                 Some(ResponseEvent::Head(head)) => {
+                    if let Some(seconds) = head.idle_seconds() {
+                        self.idle_seconds = seconds;
+                    }
                     responses.head(stream, head.status, head.keep_alive(), || head.fields.iter());
                 }
                 Some(ResponseEvent::Body(bytes)) => {
@@ -98,6 +109,22 @@ impl Protocol for Http1 {
     #[inline]
     fn has_output(&self) -> bool {
         false
+    }
+
+    #[inline]
+    fn idle_time(&self) -> Option<Duration> {
+        (self.idle_seconds > 0).then(|| Duration::from_secs(self.idle_seconds.into()))
+    }
+
+    #[inline]
+    fn is_idle(&self) -> bool {
+        // The end of the connection is a fault of the reader's already.
+        self.reader.idle() || self.reader.fault() == Some(ResponseError::ClosedIdle)
+    }
+
+    fn take_violation(&mut self, rest: &[u8]) -> Option<Violation> {
+        let fault = self.reader.fault()?;
+        Some(Violation::of_response(fault, self.reader.bounds(), [self.reader.head_so_far(), rest]))
     }
 
     #[inline]

@@ -1,12 +1,24 @@
 //! The interface between the engine and a protocol.
 
 use std::num::NonZero;
+use std::time::Duration;
 
 use thalweg_measure::Outcome;
 use thalweg_measure::trial::TrialFigures;
 use thalweg_wire::{MessageBytes, RequestKind};
 
+use super::violation::Violation;
 use crate::request::{RequestView, Templates};
+
+/// The settings of a protocol on all connections.
+#[derive(Clone, Copy, Debug)]
+pub struct ProtocolSettings {
+    /// Bytes that a server may send before it has to wait for more to be allowed, where the
+    /// protocol has such a bound.
+    pub receive_window: u32,
+    /// Responses that curl accepts are accepted, whatever the grammar says.
+    pub is_lenient: bool,
+}
 
 /// A connection's protocol.
 pub trait Protocol: Sized {
@@ -17,9 +29,8 @@ pub trait Protocol: Sized {
     /// without one nothing may come; and an encoded request is sent as it is.
     const MULTIPLEXED: bool;
 
-    /// The protocol's state on a new connection. A server may send `receive_window` bytes before it
-    /// has to wait for more to be allowed, where the protocol has such a bound.
-    fn new(receive_window: u32) -> Self;
+    /// The protocol's state on a new connection.
+    fn new(settings: ProtocolSettings) -> Self;
 
     /// Most calls under way at once, where the plan allows `pipeline`.
     fn capacity(&self, pipeline: u32) -> u32;
@@ -77,6 +88,18 @@ pub trait Protocol: Sized {
         false
     }
 
+    /// How long the server keeps the connection open while it is idle, as it has said last.
+    #[inline]
+    fn idle_time(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Whether no byte of the response came that is read next.
+    #[inline]
+    fn is_idle(&self) -> bool {
+        false
+    }
+
     /// Whether the server has yet to name its limits, so that only a few calls may be under way.
     #[inline]
     fn awaits_limits(&self) -> bool {
@@ -87,6 +110,12 @@ pub trait Protocol: Sized {
     #[inline]
     fn takes_note_of_limits(&mut self) -> bool {
         false
+    }
+
+    /// The violation for which a stream or the connection has ended as a protocol error; `rest` has
+    /// the bytes of the input from the place of it on.
+    fn take_violation(&mut self, _rest: &[u8]) -> Option<Violation> {
+        None
     }
 
     /// Adds figures of the protocol's own to those of a trial, when the connection is over.
@@ -140,6 +169,11 @@ pub enum End {
     Reset(Outcome),
     /// Without one, and the connection is of no more use.
     Broken(Outcome),
+    /// The server has broken the protocol, `at` so many bytes into the input.
+    Violated {
+        /// The place in the input.
+        at: usize,
+    },
 }
 
 /// Names a call under way among those of its load thread: one more than its place, so that one or

@@ -8,7 +8,9 @@
 mod http1;
 mod http2;
 mod interface;
+mod violation;
 
 pub use self::http1::{Http1, Http1Encoder};
 pub use self::http2::{Http2, Http2Encoder};
-pub use self::interface::{Encoder, End, Protocol, Responses, Step, StreamId};
+pub use self::interface::{Encoder, End, Protocol, ProtocolSettings, Responses, Step, StreamId};
+pub use self::violation::Violation;

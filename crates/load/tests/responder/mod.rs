@@ -100,6 +100,25 @@ impl Responder {
         self.connection.release(stream, out);
     }
 
+    /// Appends a response with a status that is no number.
+    pub(crate) fn malformed(&mut self, stream: u32, out: &mut Vec<u8>) {
+        let mut block = Vec::new();
+        encode_stateless(b":status", b"2xx", &mut block);
+        self.connection.headers(stream, &block, true, out);
+        self.connection.release(stream, out);
+    }
+
+    /// Appends a response with so many fields of 1,000 bytes.
+    pub(crate) fn large_head(&mut self, stream: u32, fields: usize, out: &mut Vec<u8>) {
+        let mut block = Vec::new();
+        encode_stateless(b":status", b"200", &mut block);
+        for number in 0..fields {
+            encode_stateless(format!("x-{number}").as_bytes(), &[b'b'; 1000], &mut block);
+        }
+        self.connection.headers(stream, &block, true, out);
+        self.connection.release(stream, out);
+    }
+
     pub(crate) fn reset(&mut self, stream: u32, code: ErrorCode, out: &mut Vec<u8>) {
         self.connection.reset(stream, code, out);
         self.connection.release(stream, out);

@@ -7,7 +7,7 @@ use thalweg_measure::{Outcome, StatusClasses};
 use thalweg_reactor::sim::SimConfig;
 
 use crate::script::Response;
-use crate::world::{Run, World, plan, session_plan};
+use crate::world::{Run, World, plan, request, session_plan};
 use crate::{MS, SECOND};
 
 fn open(rate: f64, requests: u64, connections: usize) -> Plan {
@@ -173,4 +173,52 @@ fn the_last_end_is_that_of_the_last_request_sent_or_not() {
     let trial = &run.figures.trial;
     assert_eq!(trial.outcomes.count(Outcome::Timeout), 10);
     assert!(trial.span() >= Duration::from_millis(390), "{:?}", trial.span());
+}
+
+/// A worker whose next request is on its way when the server ends the connection that it had kept
+/// until then. `method` is that of its requests.
+fn closed_under_way(method: &str, retries_idle: u8) -> Run {
+    let requests = (0..20).map(|number| request(method, number, b"")).collect();
+    let plan = plan(LoopPlan::of_workers(1, Duration::ZERO), Extent::Requests(20), 20);
+    let network = SimConfig { latency_ns: MS, ..SimConfig::calm(1) };
+    let world = World { network, ..World::calm(Plan { requests, retries_idle, connections: 1, ..plan }) };
+    world.run(|number| if number % 2 == 0 { Response::Abandoning } else { Response::Good })
+}
+
+#[test]
+fn requests_that_met_the_close_of_a_kept_connection_were_lost() {
+    let run = closed_under_way("GET", 0);
+    let (outcomes, connections) = (&run.figures.trial.outcomes, &run.figures.trial.connections);
+    let lost = outcomes.count(Outcome::Reset);
+    assert!(lost > 0 && outcomes.count(Outcome::Good) == 20 - lost, "{outcomes:?}");
+    assert_eq!((connections.met_close, connections.sent_again), (lost, 0));
+
+    let run = closed_under_way("GET", 3);
+    let (trial, connections) = (&run.figures.trial, &run.figures.trial.connections);
+    assert_eq!((trial.counts.offered, trial.counts.sent, trial.counts.good), (20, 20, 20), "{:?}", trial.outcomes);
+    assert!(connections.met_close >= lost && connections.sent_again == connections.met_close, "{connections:?}");
+    assert_eq!(run.records.len(), 20, "the server has seen each request once");
+    // The time of the first attempt is the server's.
+    assert!(trial.lag.max() < MS && trial.response_time().max() > trial.service_time.max());
+
+    let post = closed_under_way("POST", 3);
+    let outcomes = &post.figures.trial.outcomes;
+    assert!(outcomes.count(Outcome::Reset) > 0, "a POST is not sent twice: {outcomes:?}");
+}
+
+/// The requests come just when the server ends a connection that was idle for as long as it had
+/// announced.
+#[test]
+fn a_connection_is_used_for_longer_than_the_server_keeps_it() {
+    let network = SimConfig { latency_ns: 10 * MS, ..SimConfig::calm(1) };
+    let plan = Plan { timeout: Duration::from_secs(5), ..open(1.0 / 2.005, 6, 1) };
+    let run = World { network: network.clone(), ..World::calm(plan) }.run(|_| Response::KeptFor(2));
+    let (trial, connections) = (&run.figures.trial, &run.figures.trial.connections);
+    assert_eq!((trial.counts.good, connections.met_close), (6, 0), "{:?}", trial.outcomes);
+    assert_eq!((connections.opened, connections.failed), (6, 0));
+
+    let plan = session_plan("/1\n/2\n/3\n", Duration::from_millis(2005), LoopPlan::at_rate(1.0), Extent::Requests(2));
+    let run = World { network, ..World::calm(plan) }.run(|_| Response::KeptFor(2));
+    let (trial, connections) = (&run.figures.trial, &run.figures.trial.connections);
+    assert_eq!((trial.counts.good, connections.opened, connections.failed), (6, 6, 0), "{:?}", trial.outcomes);
 }

@@ -10,6 +10,7 @@ use thalweg_load::{
     Engine, Extent, LoopPlan, Plan, Progress, RequestTemplate, RequestText, RunFigures, StartBarrier, UserPlan,
 };
 use thalweg_measure::Outcome;
+use thalweg_measure::trial::RuleOf;
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, LoopControl, run};
 use thalweg_sys::driver::{Completion, Driver, DriverKind, Listen, SendBuf};
@@ -30,6 +31,10 @@ enum Reaction {
     Reset(ErrorCode),
     /// REFUSED_STREAM the first time, and a response from then on.
     RefusalAtFirst,
+    /// A response whose status is no number.
+    Malformed,
+    /// A response with so many fields of 1,000 bytes.
+    LargeHead(usize),
     /// GOAWAY, and then a response.
     GoAway,
     /// A redirect to the request with that number.
@@ -38,7 +43,7 @@ enum Reaction {
     RedirectAndGoAway(u64),
 }
 
-use Reaction::{GoAway, Nothing, Redirect, RedirectAndGoAway, RefusalAtFirst, Reset, Response};
+use Reaction::{GoAway, LargeHead, Malformed, Nothing, Redirect, RedirectAndGoAway, RefusalAtFirst, Reset, Response};
 
 struct Peer {
     responder: Responder,
@@ -74,6 +79,8 @@ impl Server {
                     self.due.insert((sim.now().plus_ns(ms * MS), number), (socket, stream));
                 }
                 Nothing | RefusalAtFirst => {}
+                Malformed => peer.responder.malformed(stream, &mut peer.output),
+                LargeHead(fields) => peer.responder.large_head(stream, fields, &mut peer.output),
                 Reset(code) => peer.responder.reset(stream, code, &mut peer.output),
                 Redirect(to) => peer.responder.redirect(stream, "302", &format!("/{to}"), &mut peer.output),
                 RedirectAndGoAway(to) => {
@@ -286,6 +293,24 @@ fn a_stream_that_is_reset_leaves_the_others_alone() {
     assert_eq!(streams.resets, [("INTERNAL_ERROR", 10), ("REFUSED_STREAM", 10)].into());
     assert_eq!((streams.opened, streams.refused, streams.retried), (100, 10, 0));
     assert!((2..=8).contains(&streams.concurrent_max), "{streams:?}");
+}
+
+#[test]
+fn a_protocol_error_says_nothing_of_its_cause() {
+    let react = |number| match number % 10 {
+        3 => Malformed,
+        4 => LargeHead(60),
+        5 => LargeHead(70),
+        _ => Response(3),
+    };
+    let (figures, _) = play(streams(100, 8, b""), SimConfig::calm(1), 100, react);
+    let trial = &figures.trial;
+    assert_eq!((trial.counts.good, trial.outcomes.count(Outcome::ProtocolError)), (80, 20), "{:?}", trial.outcomes);
+    let errors: Vec<_> = trial.protocol_errors.list().iter().map(|error| (error.rule, error.count)).collect();
+    assert_eq!(errors, [(RuleOf::Protocol, 10), (RuleOf::Client, 10)]);
+    let [malformed, large] = trial.protocol_errors.list() else { panic!("there are two causes") };
+    assert!(malformed.cause.contains(":status") && malformed.first_bytes.starts_with(":status: 2xx"), "{malformed}");
+    assert!(large.cause.contains("64 KiB") && large.first_bytes.starts_with(":status: 200\\nx-0: bbb"), "{large}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use thalweg_load::{Extent, LoopPlan, Plan};
 use thalweg_measure::Outcome;
+use thalweg_measure::trial::RuleOf;
 use thalweg_reactor::sim::SimConfig;
 
 use crate::script::{Response, Step};
@@ -47,4 +48,28 @@ fn bytes_on_an_idle_connection_end_it() {
     let trial = &run.figures.trial;
     assert_eq!((trial.counts.good, trial.connections.opened), (10, 10));
     assert!(run.figures.unsolicited_bytes > 0);
+}
+
+#[test]
+fn a_protocol_error_says_nothing_of_its_cause() {
+    for (response, cause, rule, first_bytes) in [
+        (Response::Garbage, "no response of HTTP/1", RuleOf::Protocol, r"\x16\x03\x01 is no HTTP"),
+        (Response::Surplus, "bytes behind the end of the response", RuleOf::Strictness, "surplus"),
+    ] {
+        let plan = plan(LoopPlan::at_rate(100.0), Extent::Requests(20), 20);
+        let run = World::calm(plan).run(move |number| if number % 2 == 0 { response } else { Response::Good });
+        let trial = &run.figures.trial;
+        assert_eq!((trial.counts.good, trial.outcomes.count(Outcome::ProtocolError)), (10, 10), "{:?}", trial.outcomes);
+        let [error] = trial.protocol_errors.list() else { panic!("{:?}", trial.protocol_errors) };
+        assert!(error.cause.starts_with(cause) && error.first_bytes.starts_with(first_bytes), "{error}");
+        assert_eq!((error.rule, error.count), (rule, 10));
+    }
+}
+
+#[test]
+fn bytes_behind_a_response_end_the_connection_alone_if_the_plan_is_lenient() {
+    let plan = Plan { is_lenient: true, ..plan(LoopPlan::at_rate(100.0), Extent::Requests(20), 20) };
+    let run = World::calm(plan).run(|number| if number % 2 == 0 { Response::Surplus } else { Response::Good });
+    let trial = &run.figures.trial;
+    assert_eq!((trial.counts.good, trial.protocol_errors.list().len()), (20, 0), "{:?}", trial.outcomes);
 }

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use thalweg_load::Check;
 use thalweg_measure::Outcome;
 
-use crate::{MS, US};
+use crate::{MS, SECOND, US};
 
 /// How long the content of every good response is.
 const CONTENT_BYTES: usize = 48;
@@ -59,6 +59,9 @@ pub(crate) enum Response {
     Silence,
     /// Good, and then an end of the connection without notice.
     Abandoning,
+    /// Good, with the number of seconds after which the server ends an idle connection, which it
+    /// does.
+    KeptFor(u64),
     /// Good, and the same once more, so many nanoseconds later.
     Twice(u64),
     /// In HTTP/1.0, which ends the connection where nothing else is said; the length is given all
@@ -105,7 +108,7 @@ impl Response {
             Self::Good | Self::Late(_) | Self::Dribbled(_) | Self::Chunked | Self::Interim => Outcome::Good,
             Self::InterimTogether => Outcome::Good,
             Self::Closing | Self::UntilClose | Self::Early | Self::Abandoning | Self::Twice(_) => Outcome::Good,
-            Self::Old | Self::OldKept | Self::Halting(_) => Outcome::Good,
+            Self::Old | Self::OldKept | Self::Halting(_) | Self::KeptFor(_) => Outcome::Good,
             Self::Status(_) | Self::Redirect(..) => Outcome::BadStatus,
             Self::WrongContent | Self::WrongLength => Outcome::FailedCheck,
             Self::Truncated => Outcome::Truncated,
@@ -184,6 +187,10 @@ impl Response {
                 response[..8].copy_from_slice(b"HTTP/1.0");
                 let end = if kept.is_empty() { Some((0, Step::Close)) } else { None };
                 [(0, Step::Send(response))].into_iter().chain(end).collect()
+            }
+            Self::KeptFor(seconds) => {
+                let fields = format!("Keep-Alive: max=100, timeout={seconds}\r\n");
+                vec![(0, Step::Send(response(200, &fields, &content))), (seconds * SECOND, Step::Close)]
             }
             Self::UntilClose => {
                 let head = b"HTTP/1.1 200 OK\r\n\r\n";

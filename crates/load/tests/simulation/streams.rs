@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_load::protocol::{Encoder, End, Protocol, Responses, Step, StreamId};
+use thalweg_load::protocol::{Encoder, End, Protocol, ProtocolSettings, Responses, Step, StreamId};
 use thalweg_load::{
     Engine, Extent, LoopPlan, Plan, Progress, RequestTemplate, RequestView, RunFigures, StartBarrier, Templates,
 };
@@ -71,7 +71,7 @@ impl Protocol for Toy {
 
     const MULTIPLEXED: bool = true;
 
-    fn new(_receive_window: u32) -> Self {
+    fn new(_settings: ProtocolSettings) -> Self {
         Self { next_number: 1, streams: BTreeMap::new(), partial: Vec::new(), acknowledgements: 0 }
     }
 

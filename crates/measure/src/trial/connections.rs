@@ -29,6 +29,13 @@ pub struct Connections {
     /// Whole responses after which the server left the connection open for another request.
     #[serde(default)]
     pub kept: u64,
+    /// Requests that were sent on a connection which the server had kept open after a response, and
+    /// closed before any byte of the next one. Over HTTP/1.
+    #[serde(default)]
+    pub met_close: u64,
+    /// How often such a request was sent again (`--retry-idle`).
+    #[serde(default)]
+    pub sent_again: u64,
     /// Open at once, at most. Merged over load threads it is the sum of their peaks, which need not
     /// have coincided.
     pub peak: u64,
@@ -65,6 +72,8 @@ impl Connections {
         self.closed += other.closed;
         self.replies += other.replies;
         self.kept += other.kept;
+        self.met_close += other.met_close;
+        self.sent_again += other.sent_again;
         self.peak += other.peak;
         self.burst = self.burst.max(other.burst);
         self.conforming += other.conforming;
@@ -95,6 +104,8 @@ mod tests {
             closed: 5,
             replies: 16,
             kept: 0,
+            met_close: 0,
+            sent_again: 0,
             peak: 6,
             burst: 4,
             conforming: 0,

@@ -3,6 +3,7 @@
 
 use super::connections::Connections;
 use super::left_out::LeftOut;
+use super::protocol_errors::ProtocolErrors;
 use super::redirects::Redirects;
 use super::sample::Sample;
 use super::sessions::Sessions;
@@ -111,6 +112,8 @@ pub struct TrialFigures {
     pub tls: Option<TlsFigures>,
     /// HTTP/2 streams, if there were any.
     pub streams: Option<StreamFigures>,
+    /// Protocol errors by cause.
+    pub protocol_errors: ProtocolErrors,
     /// The first good response, as a sample of the target's responses.
     pub sample: Option<Sample>,
     /// The use of each CPU that carried load threads.
@@ -258,6 +261,7 @@ impl TrialFigures {
             sessions: None,
             tls: None,
             streams: None,
+            protocol_errors: ProtocolErrors::default(),
             sample: None,
             cpus: Vec::new(),
         }
@@ -289,6 +293,7 @@ impl TrialFigures {
         if let Some(theirs) = &other.streams {
             self.streams.get_or_insert_default().merge(theirs);
         }
+        self.protocol_errors.merge(&other.protocol_errors);
         if self.sample.is_none() {
             self.sample.clone_from(&other.sample);
         }

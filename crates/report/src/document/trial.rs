@@ -7,7 +7,7 @@ use super::observation::ServerObservation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_measure::trial::{
-    Bytes, Connections, Rates, Redirects, Sample, SessionsSummary, StreamsSummary, TlsSummary,
+    Bytes, Connections, ProtocolError, Rates, Redirects, Sample, SessionsSummary, StreamsSummary, TlsSummary,
 };
 use thalweg_measure::{
     Causes, Counts, IntervalSummary, LoopKind, Outcomes, StatusClasses, StatusCodes, Summary, Verdict,
@@ -107,6 +107,9 @@ pub struct Trial {
     /// TLS handshakes, where there were any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tls: Option<TlsSummary>,
+    /// Protocol errors by cause, those of the warm-up included.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub protocol_errors: Vec<ProtocolError>,
     /// HTTP/2 streams, where there were any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub streams: Option<StreamsSummary>,
@@ -135,6 +138,7 @@ impl Trial {
     /// The reasons of the verdict, and what the target has said about requests without a response.
     pub fn explanations(&self) -> Vec<String> {
         let mut texts = self.reasons.clone();
+        texts.extend(self.protocol_errors.iter().map(ToString::to_string));
         texts.extend(self.streams.as_ref().and_then(StreamsSummary::endings));
         texts
     }

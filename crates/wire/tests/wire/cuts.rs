@@ -50,6 +50,7 @@ const TIGHT: Bounds = Bounds {
     trailer_bytes_max: 9,
     empty_lines_max: 1,
     informational_max: 1,
+    is_lenient: false,
 };
 
 fn damaged(sound: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {

@@ -9,7 +9,7 @@ mod heads;
 mod tally;
 
 use thalweg_measure::Outcome;
-use thalweg_measure::trial::TrialFigures;
+use thalweg_measure::trial::{RuleOf, TrialFigures};
 use thalweg_wire::h2::{Config, Connection, ErrorCode, Event, HeadFields, Role, Settings};
 use thalweg_wire::hpack::{FieldList, ListBounds};
 use thalweg_wire::{BodyFraming, FIELDS_MAX, MessageBytes, Progress, RequestKind, ResponseHead};
@@ -17,7 +17,8 @@ use thalweg_wire::{BodyFraming, FIELDS_MAX, MessageBytes, Progress, RequestKind,
 use self::encoder::Form;
 use self::heads::Heads;
 use self::tally::Tally;
-use super::interface::{End, Protocol, Responses, Step, StreamId};
+use super::interface::{End, Protocol, ProtocolSettings, Responses, Step, StreamId};
+use super::violation::Violation;
 
 pub use self::encoder::Http2Encoder;
 
@@ -28,6 +29,11 @@ const STREAMS_UNTIL_SETTINGS: u32 = 1;
 
 /// Bounds of a response's header block.
 const HEAD_BOUNDS: ListBounds = ListBounds { charge_max: 64 << 10, fields_max: FIELDS_MAX };
+
+/// The causes of protocol errors that `wire` does not name.
+const NOT_HTTP2: &str = "no HTTP/2: the server's first bytes are no SETTINGS frame";
+const UNFIT_HEAD: &str =
+    "a head that cannot stand there: 101, an interim one at the end, or content-length without content";
 
 /// A connection's HTTP/2. It begins with its first use, since not every connection is made.
 #[derive(Debug)]
@@ -51,6 +57,8 @@ struct Live {
     has_settings: bool,
     /// The server has named or raised its limit on streams.
     limits_noted: bool,
+    /// The violation that was found last.
+    violation: Option<Box<Violation>>,
     tally: Tally,
 }
 
@@ -76,8 +84,8 @@ impl Protocol for Http2 {
 
     const MULTIPLEXED: bool = true;
 
-    fn new(receive_window: u32) -> Self {
-        Self { receive_window, live: None }
+    fn new(settings: ProtocolSettings) -> Self {
+        Self { receive_window: settings.receive_window, live: None }
     }
 
     #[inline]
@@ -166,6 +174,10 @@ impl Protocol for Http2 {
         self.live.as_mut().is_some_and(|live| std::mem::take(&mut live.limits_noted))
     }
 
+    fn take_violation(&mut self, _rest: &[u8]) -> Option<Violation> {
+        self.live.as_mut()?.violation.take().map(|violation| *violation)
+    }
+
     fn record(&self, figures: &mut TrialFigures) {
         if let Some(live) = &self.live {
             live.tally.add_to(figures.streams.get_or_insert_default());
@@ -200,6 +212,7 @@ impl Live {
             read_ahead: 0,
             has_settings: false,
             limits_noted: false,
+            violation: None,
             tally: Tally::default(),
         }
     }
@@ -269,8 +282,14 @@ impl Live {
         if let Some((call, outcome)) = self.ended.pop() {
             return Step { stream: Some(call), end: Some(End::Reset(outcome)), ..nothing };
         }
-        let Ok(Progress { consumed, event }) = self.connection.read(input, list, &mut self.output) else {
-            return Step { consumed: input.len(), end: Some(End::Broken(Outcome::ProtocolError)), ..nothing };
+        let Progress { consumed, event } = match self.connection.read(input, list, &mut self.output) {
+            Ok(progress) => progress,
+            Err(fault) => {
+                let is_first = self.violation.is_none() && !self.connection.has_begun();
+                let cause = if is_first { NOT_HTTP2.to_owned() } else { fault.to_string() };
+                self.note_violation(cause, RuleOf::Protocol, input);
+                return Step { consumed: input.len(), end: Some(End::Violated { at: 0 }), ..nothing };
+            }
         };
         let nothing = Step { consumed, ..nothing };
         let bytes = self.read_ahead + consumed as u64;
@@ -287,6 +306,9 @@ impl Live {
             }
             Some(Event::Reset { stream, code, fault }) => {
                 let call = self.connection.owner(stream).and_then(|owner| owner.call);
+                if let Some(fault) = fault {
+                    self.note_violation(fault.to_string(), RuleOf::Protocol, b"");
+                }
                 let outcome = self.on_reset(code, fault.is_some());
                 self.forget(stream);
                 Step { stream: call, end: call.map(|_| End::Reset(outcome)), ..nothing }
@@ -324,17 +346,21 @@ impl Live {
             owner.bytes.header += bytes;
         }
         let mut room = HeadFields::new();
-        let is_valid = if fields.is_too_large() {
-            false
+        let valid = if fields.is_too_large() {
+            let ListBounds { charge_max, fields_max } = HEAD_BOUNDS;
+            Err((format!("a head of more than {} KiB or {fields_max} fields", charge_max >> 10), RuleOf::Client))
         } else if is_trailers {
-            room.trailers(fields).is_ok()
+            room.trailers(fields).map(|_| ()).map_err(|fault| (fault.to_string(), RuleOf::Protocol))
         } else {
             match room.response(fields, ends) {
-                Ok(head) => self.on_head(stream, call, &head, ends, responses),
-                Err(_) => false,
+                Ok(head) if self.on_head(stream, call, &head, ends, responses) => Ok(()),
+                Ok(_) => Err((UNFIT_HEAD.to_owned(), RuleOf::Protocol)),
+                Err(fault) => Err((fault.to_string(), RuleOf::Protocol)),
             }
         };
-        if !is_valid {
+        if let Err((cause, rule)) = valid {
+            let begin: Vec<u8> = fields.iter().flat_map(|(name, value)| [name, b": ", value, b"\n"].concat()).collect();
+            self.note_violation(cause, rule, &begin);
             self.give_up(stream, ErrorCode::PROTOCOL_ERROR);
             return (Some(call), Some(End::Reset(Outcome::ProtocolError)));
         }
@@ -382,6 +408,7 @@ impl Live {
         let Some(owner) = self.connection.owner(stream) else { return (None, None) };
         let Some(call) = owner.call else { return (None, None) };
         if !owner.has_head {
+            self.note_violation("DATA before the head of the response".to_owned(), RuleOf::Protocol, content);
             self.give_up(stream, ErrorCode::PROTOCOL_ERROR);
             return (Some(call), Some(End::Reset(Outcome::ProtocolError)));
         }
@@ -410,6 +437,11 @@ impl Live {
         let bytes = self.connection.owner(stream).map(|owner| owner.bytes).unwrap_or_default();
         self.forget(stream);
         End::Whole(bytes)
+    }
+
+    #[cold]
+    fn note_violation(&mut self, cause: String, rule: RuleOf, bytes: &[u8]) {
+        self.violation = Some(Box::new(Violation::new(cause, rule, [bytes, b""])));
     }
 
     /// Resets a stream.

@@ -44,6 +44,7 @@ impl<T: Default> Connection<T> {
             return Ok(Found::Nothing);
         }
         self.pay(Charge::Settings)?;
+        self.has_begun = true;
         let before = self.remote.initial_window;
         self.remote.apply(payload, self.role == Role::Server)?;
         let change = i64::from(self.remote.initial_window) - i64::from(before);

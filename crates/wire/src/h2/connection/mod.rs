@@ -65,6 +65,8 @@ pub struct Connection<T> {
     processes_up_to: Option<u32>,
     /// The peer has sent GOAWAY.
     is_refusing: bool,
+    /// The peer's SETTINGS have come.
+    has_begun: bool,
     credit: Credit,
 }
 
@@ -174,8 +176,15 @@ impl<T: Default> Connection<T> {
             next_local: 1,
             processes_up_to: None,
             is_refusing: false,
+            has_begun: false,
             credit: Credit::new(),
         }
+    }
+
+    /// Whether the peer's first frame has come.
+    #[must_use]
+    pub const fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     /// The peer's settings.
