@@ -189,7 +189,7 @@ fn side(
     restart: &Option<String>,
     parameter: Parameter,
 ) -> Result<Side, Failure> {
-    let target = Target::resolve(url, options.load.unix_socket.as_ref())?;
+    let target = Target::routed(url, &options.load.routing())?;
     let requests = requests::of(&options.load, &options.request, &target)?;
     let (arrivals, connections) = match options.workers {
         Some(workers) => (LoopPlan::of_workers(workers, Duration::ZERO), workers),

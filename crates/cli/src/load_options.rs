@@ -9,13 +9,13 @@ use thalweg_lab::target::Target;
 use thalweg_load::{CONFORMING_BITS_PER_S, LoopPlan, Pace, Pick, Plan, RETRIES, Reuse, Spacing, UserPlan};
 use thalweg_measure::{Limit, LoopKind};
 use thalweg_sys::affinity::allowed_cpus;
-use thalweg_sys::{AnyDriver, DriverChoice};
+use thalweg_sys::{AnyDriver, DriverChoice, PeerAddr};
 
 use crate::arrivals::Shape;
 use crate::client_tls;
 use crate::curl;
 use crate::exit::Failure;
-use crate::options::{ArrivalsOption, CpuList, HttpVersion, LoadOptions, RequestOptions};
+use crate::options::{AddressesOption, ArrivalsOption, CpuList, HttpVersion, LoadOptions, RequestOptions};
 use crate::reach;
 use crate::requests::{self, CheckedRequests};
 use crate::standard_input;
@@ -41,7 +41,14 @@ pub(crate) fn plan(
     let Sources { addresses, ports } = reach::sources(connections, target, options.from.concat())?;
     let tls = client_tls::plan(&options.tls, target, requests::version(options))?;
     let paced = options.throttle.is_some() || options.rtt.is_some();
+    let peers = match options.addresses {
+        AddressesOption::All if target.addresses.len() > 1 => {
+            target.addresses.iter().copied().map(PeerAddr::from).collect()
+        }
+        AddressesOption::All | AddressesOption::First => Vec::new(),
+    };
     Ok(Plan {
+        peers,
         tls,
         sources: addresses,
         ports,
@@ -243,6 +250,9 @@ fn set_for_connections(options: &LoadOptions, plan: &Plan, set: &mut impl FnMut(
     }
     if plan.redirects_max > 0 {
         set("follow", plan.redirects_max.to_string());
+    }
+    if !plan.peers.is_empty() {
+        set("addresses", "all".to_owned());
     }
     if plan.is_lenient {
         set("lenient", "yes".to_owned());

@@ -45,7 +45,7 @@ pub(crate) fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     standard_input::ensure_one_reader(&[("the log", Some(&options.log)), ("--check", requests::check_file(load))])?;
     // The log determines the requests and their times.
     let request = RequestOptions::default();
-    let target = Target::resolve(&options.url, load.unix_socket.as_ref())?;
+    let target = Target::routed(&options.url, &load.routing())?;
     let (check, table) = requests::checks(load, &target)?;
     let recording = Arc::new(scan(options, &target, table)?);
     let log = *recording.summary();

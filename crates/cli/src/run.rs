@@ -31,7 +31,7 @@ use crate::stored_run::StoredRun;
 /// available.
 pub(crate) fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
-    let target = Target::resolve(&options.url, options.load.unix_socket.as_ref())?;
+    let target = Target::routed(&options.url, &options.load.routing())?;
     let (sessions, requests) = match &options.session {
         None => (None, requests::of(&options.load, &options.request, &target)?),
         Some(file) => {

@@ -62,7 +62,7 @@ fn origin(options: &SuiteOriginOptions) -> Result<ExitCode, Failure> {
 /// Runs one suite.
 fn one(name: SuiteName, url: &str, options: &SuiteOptions) -> Result<ExitCode, Failure> {
     output::check(&options.output)?;
-    let target = Target::resolve(url, None)?;
+    let target = Target::routed(url, &options.routing.routing(None, &options.from))?;
     let settings = settings(options, &target)?;
     let plan = plan(&settings, &target);
     let invocation = Invocation {

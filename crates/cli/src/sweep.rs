@@ -108,7 +108,7 @@ fn rates(options: &SweepOptions) -> Result<[f64; 3], Failure> {
 }
 
 fn targets(options: &SweepOptions, high_rate: f64) -> Result<Vec<SweepTarget>, Failure> {
-    let resolve = |url: &String| Target::resolve(url, options.load.unix_socket.as_ref());
+    let resolve = |url: &String| Target::routed(url, &options.load.routing());
     let targets: Vec<Target> = options.targets.iter().map(resolve).collect::<Result<_, _>>()?;
     let names = names(&targets);
     let prepared = targets.into_iter().zip(names).map(|(target, name)| {

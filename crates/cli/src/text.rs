@@ -72,6 +72,7 @@ fn run(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result
     let client = &trial.client;
     writeln!(out, "{}  {}", verdict(trial.verdict), requested(document))?;
     statuses(out, "  ", std::slice::from_ref(trial))?;
+    measured_address(out, document)?;
     for reason in &trial.reasons {
         writeln!(out, "  {reason}")?;
     }
@@ -101,8 +102,23 @@ fn run(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result
     for error in &trial.protocol_errors {
         writeln!(out, "    {error}")?;
     }
+    for to in &trial.by_address {
+        writeln!(out, "  {to}")?;
+    }
     times(out, document, trial)?;
     transfer(out, document, trial)
+}
+
+/// The address that was measured, of a target with several.
+fn measured_address(out: &mut String, document: &Document) -> std::fmt::Result {
+    let plan = &document.plan;
+    match plan.addresses.len() {
+        0 | 1 => Ok(()),
+        several if plan.settings.contains_key("addresses") => {
+            writeln!(out, "  addresses: all {several} that the name has, in turn")
+        }
+        several => writeln!(out, "  address: {}, one of {several} that the name has", plan.address),
+    }
 }
 
 /// Responses to the target by status code, and how many redirects were followed among them.
@@ -342,6 +358,7 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
         (None, None) => writeln!(out, "no rate was judged with {limits}")?,
         (None, Some(_)) => writeln!(out, "{target} handled none of the rates tried with {limits}")?,
     }
+    measured_address(out, document)?;
     writeln!(out, "bottleneck: {}", find.bottleneck())?;
     let said = |line: &&String| first != Some(*line);
     for line in find.evidence.iter().chain(&find.notes).filter(said) {

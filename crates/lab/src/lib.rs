@@ -24,6 +24,7 @@ pub mod path_check;
 mod redirects;
 pub mod restarts;
 pub mod result;
+pub mod routing;
 pub mod search;
 pub mod servers;
 pub mod sink;

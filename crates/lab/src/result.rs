@@ -94,6 +94,7 @@ pub fn document(invocation: &Invocation, test_bed: &TestBed, plan: &Plan, outcom
         command: invocation.command.clone(),
         target: invocation.target.clone(),
         address: test_bed.target.address.to_string(),
+        addresses: test_bed.target.addresses.iter().map(ToString::to_string).collect(),
         load: describe(invocation.kind, plan),
         limits: test_bed.limits.iter().map(ToString::to_string).collect(),
         settings: invocation.settings.clone(),

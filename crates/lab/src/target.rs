@@ -1,13 +1,14 @@
 //! The server under test: from a URL to an address that accepts connections.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use thalweg_sys::{PeerAddr, UnixAddr};
-use url::{Host, Url};
+use url::Url;
 
 use crate::credentials::{ColonInUserName, Credentials, shown, shown_malformed};
+use crate::routing::{Routing, first_that_accepts};
 
 /// Most local addresses from which the target is tried before a run.
 const SOURCES_REACHED_FROM_MAX: usize = 16;
@@ -21,8 +22,10 @@ pub struct Target {
     pub shown: String,
     /// The credentials of the URL.
     pub credentials: Option<Credentials>,
-    /// The address to connect to.
+    /// The address to connect to: of several, the first that accepted a connection.
     pub address: PeerAddr,
+    /// All addresses that the host has; none behind a Unix socket.
+    pub addresses: Vec<SocketAddr>,
     /// Host and port for the `Host` field.
     pub authority: String,
     /// Path and query.
@@ -120,6 +123,15 @@ impl Target {
     /// # Errors
     /// It is not a URL of a supported scheme, or the name has no address.
     pub fn resolve(text: &str, socket: Option<&UnixAddr>) -> Result<Self, TargetError> {
+        Self::routed(text, &Routing { socket: socket.cloned(), ..Routing::default() })
+    }
+
+    /// The same on a given way to the host. Of several addresses the first one is used that accepts
+    /// a connection now, or the first of all if none does.
+    ///
+    /// # Errors
+    /// It is not a URL of a supported scheme, or the name has no address.
+    pub fn routed(text: &str, routing: &Routing) -> Result<Self, TargetError> {
         let malformed = |reason| TargetError::Malformed { text: shown_malformed(text), reason };
         let mut url = Url::parse(text).map_err(malformed)?;
         if url.cannot_be_a_base() {
@@ -132,17 +144,19 @@ impl Target {
             return Err(TargetError::Scheme { scheme: url.scheme().to_owned(), url });
         }
         let port = url.port_or_known_default().unwrap_or(80);
-        let address = match (socket, url.host()) {
-            (_, None) => return Err(TargetError::NoHost { url }),
-            (Some(socket), _) => PeerAddr::Unix(socket.clone()),
-            (None, Some(Host::Ipv4(ip))) => SocketAddr::new(IpAddr::V4(ip), port).into(),
-            (None, Some(Host::Ipv6(ip))) => SocketAddr::new(IpAddr::V6(ip), port).into(),
-            (None, Some(Host::Domain(name))) => look_up(name, port)?.into(),
+        let Some(host) = url.host_str().map(str::to_owned) else { return Err(TargetError::NoHost { url }) };
+        let (addresses, address) = match &routing.socket {
+            Some(socket) => (Vec::new(), PeerAddr::Unix(socket.clone())),
+            None => {
+                let unresolved = |reason: String| TargetError::Unresolved { host: host.clone(), reason };
+                let addresses = routing.addresses(&host, port).map_err(unresolved)?;
+                let address = chosen(&addresses).ok_or_else(|| unresolved("it has none".to_owned()))?;
+                (addresses, address.into())
+            }
         };
-        let host = url.host_str().unwrap_or_default();
-        let authority = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        let authority = url.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
         let path = path_of(&url);
-        Ok(Self { url, shown: shown(text), credentials, address, authority, path })
+        Ok(Self { url, shown: shown(text), credentials, address, addresses, authority, path })
     }
 
     /// Connects once from each of the local addresses `sources`, or from whichever the kernel
@@ -152,7 +166,12 @@ impl Target {
     /// The server does not respond within `timeout`.
     pub fn reach(&self, timeout: Duration, sources: &[IpAddr]) -> Result<(), TargetError> {
         let unreachable = |from: String, source| TargetError::Unreachable {
-            host: self.authority.clone(),
+            host: match self.addresses.len() {
+                0 | 1 => self.authority.clone(),
+                several => {
+                    format!("{}, the first of {several} addresses that do not accept a connection", self.authority)
+                }
+            },
             address: self.address.clone(),
             from,
             source,
@@ -194,10 +213,12 @@ pub fn path_of(url: &Url) -> String {
     }
 }
 
-fn look_up(name: &str, port: u16) -> Result<SocketAddr, TargetError> {
-    let unresolved = |reason: String| TargetError::Unresolved { host: name.to_owned(), reason };
-    let mut addresses = (name, port).to_socket_addrs().map_err(|error| unresolved(error.to_string()))?;
-    addresses.next().ok_or_else(|| unresolved("it has none".to_owned()))
+/// The address to use of these. A single one is not tried.
+fn chosen(addresses: &[SocketAddr]) -> Option<SocketAddr> {
+    match addresses {
+        [] | [_] => addresses.first().copied(),
+        [first, ..] => Some(first_that_accepts(addresses).unwrap_or(*first)),
+    }
 }
 
 #[cfg(test)]
@@ -229,5 +250,23 @@ mod tests {
         check("ftp://127.0.0.1/", Err("not supported"));
         check("http://", Err("not a URL"));
         check("http://name.invalid/", Err("cannot resolve \"name.invalid\""));
+    }
+
+    /// A name of which only the second address has a server was once not reached.
+    #[test]
+    fn only_the_first_address_of_a_name_is_tried() {
+        let listener = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let resolve = vec![format!("name.invalid:{port}:127.0.0.1,127.0.0.2").parse().unwrap()];
+        let routing = Routing { resolve, ..Routing::default() };
+        let target = Target::routed(&format!("http://name.invalid:{port}/"), &routing).unwrap();
+        assert_eq!(target.address.to_string(), format!("127.0.0.2:{port}"));
+        assert_eq!((target.addresses.len(), target.server_name().as_str()), (2, "name.invalid"));
+        target.reach(Duration::from_secs(5), &[]).unwrap();
+        drop(listener);
+        let target = Target::routed(&format!("http://name.invalid:{port}/"), &routing).unwrap();
+        let error = target.reach(Duration::from_secs(5), &[]).unwrap_err().to_string();
+        let expected = format!("127.0.0.1:{port} (name.invalid:{port}, the first of 2 addresses that do not accept");
+        assert!(error.contains(&expected), "{error}");
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Call {
     /// it.
     pub(crate) request: u32,
     pub(crate) retries: u8,
+    /// The address that its connection goes to.
+    pub(crate) peer: u16,
     /// How many redirects were followed, the request that they have led to, and when the first one
     /// of all was sent. The response that is being read redirects further if it is `redirected`.
     pub(crate) hops: u8,
@@ -266,6 +268,7 @@ mod tests {
             first_byte: Stamp::default(),
             request,
             retries: 0,
+            peer: 0,
             hops: 0,
             redirected: false,
             hop: None,

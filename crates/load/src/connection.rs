@@ -18,6 +18,8 @@ const STALE_BEFORE: Duration = Duration::from_secs(1);
 pub(crate) struct Connection<P> {
     pub(crate) id: SocketId,
     pub(crate) state: State,
+    /// Which of the plan's addresses it goes to, if there are several.
+    pub(crate) peer: u16,
     pub(crate) transport: Transport,
     pub(crate) protocol: P,
     /// The calls under way, and those that wait for the connection to be established. `begun`
@@ -97,6 +99,7 @@ impl<P: Protocol> Connection<P> {
         Self {
             id,
             state: State::Closed,
+            peer: 0,
             transport: Transport::Plain,
             protocol,
             calls: CallList::default(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thalweg_measure::IntervalSeries;
 use thalweg_measure::trial::Sessions;
-use thalweg_measure::trial::{CpuUse, OverLimits, TrialFigures};
+use thalweg_measure::trial::{AddressFigures, CpuUse, OverLimits, TrialFigures};
 use thalweg_sys::DriverKind;
 use thalweg_sys::proc::{CpuTime, thread_cpu, thread_run_queue_wait_ns};
 
@@ -22,6 +22,8 @@ const INTERVALS_MAX: usize = 600;
 pub struct RunFigures {
     /// Everything that is measured.
     pub trial: TrialFigures,
+    /// The addresses of [`TrialFigures::by_address`].
+    pub peers: Vec<String>,
     /// The driver that carried it.
     pub driver: DriverKind,
     /// How long before an arrival its threads stopped sleeping.
@@ -44,9 +46,11 @@ impl RunFigures {
         trial.sessions = matches!(plan.user, Some(UserPlan::Sessions { .. })).then(Sessions::default);
         trial.calls_per_arrival = plan.calls_per_arrival();
         trial.over_limits = OverLimits::new(plan.thresholds);
+        trial.by_address = vec![AddressFigures::default(); plan.peers.len()];
         trial.to_hold = plan.hold.map(|connections| connections as u64);
         Self {
             trial,
+            peers: plan.peers.iter().map(ToString::to_string).collect(),
             driver,
             wake_early_ns: plan.wake_early_ns(),
             interrupted: false,

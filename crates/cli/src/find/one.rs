@@ -56,7 +56,7 @@ pub(super) fn prepare(options: &FindOptions, named: &NamedUrl) -> Result<Prepare
     if probe < PROBE_MIN || options.duration < DURATION_MIN {
         return Err(Failure::usage("trials need at least 500ms, short ones 100ms; use a longer --duration or --probe"));
     }
-    let target = Target::resolve(&named.url, options.load.unix_socket.as_ref())?;
+    let target = Target::routed(&named.url, &options.load.routing())?;
     let rate = Arc::new(RateProfile::constant(LOWEST_RATE));
     let shape = Shape {
         arrivals: LoopPlan::Open { rate, spacing: options.request.arrivals.into() },

@@ -1,7 +1,7 @@
 //! The observer that a measuring command pulls from.
 
 use std::io;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 
 use thalweg_lab::observe::HostObserver;
 use thalweg_lab::path_check::PathCheck;
@@ -30,7 +30,16 @@ pub(crate) fn observer(options: &ObserverOptions, load_cpus: &[usize]) -> Result
 pub(crate) fn path_check(options: &ObserverOptions) -> Result<Option<PathCheck>, Failure> {
     let Some(address) = &options.observe else { return Ok(None) };
     let token = token(options.observe_token_file.as_deref())?;
-    let found = address.to_socket_addrs().and_then(|mut found| found.next().ok_or(io::ErrorKind::NotFound.into()));
+    let found = address.to_socket_addrs().and_then(|found| first(&found.collect::<Vec<_>>()));
     let peer = found.map_err(|error| Failure::unreachable(format!("--observe: {address} has no address: {error}")))?;
     Ok(Some(PathCheck { peer, request: path_request(address, token.as_ref()) }))
+}
+
+/// The first address that accepts a connection, or the first of all.
+fn first(addresses: &[SocketAddr]) -> io::Result<SocketAddr> {
+    match addresses {
+        [] => Err(io::ErrorKind::NotFound.into()),
+        [only] => Ok(*only),
+        [first, ..] => Ok(thalweg_lab::routing::first_that_accepts(addresses).unwrap_or(*first)),
+    }
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use thalweg_lab::routing::Routing;
 use thalweg_load::Reuse;
 use thalweg_measure::Limit;
 use thalweg_sys::UnixAddr;
@@ -11,6 +12,7 @@ use thalweg_units::{parse_link_rate, parse_seconds, parse_time};
 
 use super::client_tls::ClientTlsOptions;
 use super::headings::{CLIENT, CONNECTIONS, LIMITS, REQUESTS};
+use super::routing::RoutingOptions;
 use super::values::{CpuList, DriverOption, RANGE_MAX, parse_cpus, positive, positive_calls, within};
 
 /// How many redirects of a request are followed at most, unless the option says it.
@@ -110,12 +112,24 @@ pub(crate) struct LoadOptions {
     /// (docs/workloads.md) [default: status=2xx]
     #[arg(long, value_name = "CHECKS", help_heading = LIMITS)]
     pub check: Option<String>,
+    /// Addresses of the target's name to connect to: the first that accepts a connection, or all in
+    /// turn, with figures for each
+    #[arg(long, value_name = "WHICH", default_value = "first", conflicts_with_all = ["unix_socket"], hide_short_help = true)]
+    pub addresses: AddressesOption,
+    /// The way to the target.
+    #[command(flatten)]
+    pub routing: RoutingOptions,
     /// TLS.
     #[command(flatten)]
     pub tls: ClientTlsOptions,
 }
 
 impl LoadOptions {
+    /// The way to the target.
+    pub(crate) fn routing(&self) -> Routing {
+        self.routing.routing(self.unix_socket.as_ref(), &self.from)
+    }
+
     /// Most requests under way at once on a connection, if the options say so.
     pub(crate) fn requests_at_once(&self) -> Option<u32> {
         self.pipeline.or(self.streams)
@@ -144,6 +158,15 @@ pub(crate) enum HttpVersion {
     /// HTTP/2
     #[value(name = "2")]
     Http2,
+}
+
+/// The addresses of a name that are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AddressesOption {
+    /// The first that accepts a connection
+    First,
+    /// All of them in turn
+    All,
 }
 
 /// The idle connection to use next.

@@ -13,6 +13,7 @@ use super::client_tls::ClientTlsOptions;
 use super::headings::{CLIENT, CONNECTIONS};
 use super::load::parse_sources;
 use super::output::OutputOptions;
+use super::routing::RoutingOptions;
 use super::suite_table::SuiteTableOptions;
 use super::values::{CpuList, DriverOption, parse_cpus, parse_scale, positive, whole, within};
 
@@ -83,6 +84,9 @@ pub(crate) struct SuiteOptions {
     /// heanet's autobench has its own
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "5s", help_heading = CONNECTIONS, hide_short_help = true)]
     pub timeout: Duration,
+    /// The way to the target.
+    #[command(flatten)]
+    pub routing: RoutingOptions,
     /// Local address or range FIRST-LAST to connect from; repeatable
     #[arg(long, value_name = "ADDRS", value_parser = parse_sources, help_heading = CLIENT, hide_short_help = true)]
     pub from: Vec<Vec<IpAddr>>,

@@ -144,14 +144,21 @@ impl Environment for ScriptedWorld {
         let rate = offer.rate.unwrap_or(full_speed);
         let trial = figures(&plan, rate, length, answer);
         let driver = DriverKind::Simulated;
-        let figures =
-            RunFigures { trial, driver, wake_early_ns: 0, interrupted, unsolicited_bytes: 0, calls_not_offered: 0 };
+        let figures = RunFigures {
+            trial,
+            peers: Vec::new(),
+            driver,
+            wake_early_ns: 0,
+            interrupted,
+            unsolicited_bytes: 0,
+            calls_not_offered: 0,
+        };
         Ok(ObservedRun { figures, progress, others: CpuUseOfOthers::default(), throttled_ns: 0 })
     }
 
     fn sink(&self, plan: &Plan, _body_bytes: usize) -> io::Result<SinkTarget> {
         let peer = std::net::SocketAddr::from(SINK).into();
-        Ok(SinkTarget { plan: Plan { peer, ..plan.clone() }, sink: Box::new(()) })
+        Ok(SinkTarget { plan: Plan { peer, peers: Vec::new(), ..plan.clone() }, sink: Box::new(()) })
     }
 
     fn set_up(&self, _server: &ServerSetUp<'_>, _wants_stop: &dyn Fn() -> bool) -> Result<Box<dyn Any>, CommandError> {

@@ -393,6 +393,7 @@ fn document_of(
         kbit_per_connection: figures.bits_per_connection.summary(),
         sessions: figures.sessions.as_ref().map(Sessions::summary),
         tls: figures.tls.as_ref().map(TlsFigures::summary),
+        by_address: figures.by_address.iter().zip(&run.peers).map(|(to, peer)| to.summary(peer.clone())).collect(),
         protocol_errors: figures.protocol_errors.list().to_vec(),
         streams: figures.streams.as_ref().map(StreamFigures::summary),
         sample: figures.sample.clone(),

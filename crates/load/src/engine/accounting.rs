@@ -83,6 +83,9 @@ impl<P: Protocol> Engine<P> {
             _ => None,
         };
         counted.into_iter().for_each(|ns| figures.record_response(ns, lag_ns));
+        if let Some(to) = figures.by_address.get_mut(usize::from(call.peer)) {
+            to.record(outcome, counted);
+        }
         figures.intervals.record_end(outcome, counted);
         if outcome.is_completed() {
             let first_byte = call.first_byte.get().unwrap_or(now);

@@ -72,6 +72,7 @@ impl<P: Protocol> Engine<P> {
             chooser: Chooser::new(plan.pick, Choices::of(&plan.requests), plan.seed, thread, plan.cpus.len()),
             user: plan.user.clone().map(Arc::new),
             source: thread,
+            peer_turn: thread,
             ports: plan.ports_of(thread),
             connections_max,
             connections: Vec::new(),

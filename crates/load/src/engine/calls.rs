@@ -151,6 +151,7 @@ impl<P: Protocol> Engine<P> {
             first_byte: Stamp::default(),
             request,
             retries: 0,
+            peer: connection.peer,
             hops: 0,
             redirected: false,
             hop: None,

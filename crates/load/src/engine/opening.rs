@@ -29,13 +29,16 @@ impl<P: Protocol> Engine<P> {
     /// Starts to connect. Returns the fault that prevents even that.
     pub(super) fn connect<D: Driver>(&mut self, driver: &mut D, now: Instant) -> Result<SocketId, Fault> {
         let tries = self.plan.sources.len().clamp(1, SOURCES_TRIED_MAX);
-        let mut result = self.connect_once(driver);
+        // An address of several is tried from all local ones before it is the next one's turn.
+        let peer = self.peer_turn % self.plan.peers.len().max(1);
+        self.peer_turn += 1;
+        let mut result = self.connect_once(driver, peer);
         for _ in 1..tries {
             // One address may have no port left while another has.
             if !matches!(result, Err(Fault::NoAddress)) {
                 break;
             }
-            result = self.connect_once(driver);
+            result = self.connect_once(driver, peer);
         }
         let id = result?;
         let place = id.index();
@@ -46,13 +49,14 @@ impl<P: Protocol> Engine<P> {
             self.connections.resize_with(place + 1, || Connection::closed(id, P::new(settings)));
         }
         self.connections[place] = Connection::connecting(id, P::new(settings), driver.now());
+        self.connections[place].peer = peer as u16;
         self.open += 1;
         self.connecting += 1;
         self.arm(id, now.plus_ns(self.timeout_ns()));
         Ok(id)
     }
 
-    fn connect_once<D: Driver>(&mut self, driver: &mut D) -> Result<SocketId, Fault> {
+    fn connect_once<D: Driver>(&mut self, driver: &mut D, peer: usize) -> Result<SocketId, Fault> {
         self.attempts += 1;
         let connections = &mut self.figures.trial.connections;
         connections.attempted += 1;
@@ -60,8 +64,9 @@ impl<P: Protocol> Engine<P> {
         let source = (!self.plan.sources.is_empty()).then(|| self.plan.sources[self.source % self.plan.sources.len()]);
         // Each thread goes through all addresses, beginning at one of its own.
         self.source += 1;
+        let address = self.plan.peers.get(peer).unwrap_or(&self.plan.peer);
         let receive_mode = self.pacer.as_ref().map_or(ReceiveMode::Continuous, Pacer::receive_mode);
-        let connect = Connect { source, ports: self.ports, receive_mode, ..Connect::to(self.plan.peer.clone()) };
+        let connect = Connect { source, ports: self.ports, receive_mode, ..Connect::to(address.clone()) };
         Transport::connect(driver, &connect).map_err(|error| {
             self.figures.trial.connections.failed += 1;
             Fault::of(&error)
@@ -80,6 +85,7 @@ impl<P: Protocol> Engine<P> {
         let figures = &mut self.figures.trial;
         if matches!(state, State::Connecting) {
             figures.connections.failed += 1;
+            figures.by_address.get_mut(usize::from(connection.peer)).into_iter().for_each(|to| to.failed += 1);
         } else {
             figures.record_close(lifetime_ns, replies, failed);
         }
@@ -209,8 +215,9 @@ impl<P: Protocol> Engine<P> {
         let connection = self.connection(id);
         debug_assert!(matches!(connection.state, State::Connecting), "a connection is established once");
         connection.establish(ready_ns, now);
-        let user = connection.user;
+        let (user, peer) = (connection.user, usize::from(connection.peer));
         self.connecting -= 1;
+        self.figures.trial.by_address.get_mut(peer).into_iter().for_each(|to| to.opened += 1);
         let connections = &mut self.figures.trial.connections;
         connections.opened += 1;
         connections.peak = connections.peak.max((self.open - self.connecting) as u64);

@@ -152,6 +152,7 @@ impl<P: Protocol> Engine<P> {
         call.ready = ready;
         (call.late_ns, call.queue_ns) = (call.late_ns + late_ns, call.queue_ns + queue_ns);
         connection.begun += 1;
+        call.peer = connection.peer;
         call.last = self.plan.calls.is_some_and(|calls| connection.begun >= calls);
         let kind = match (&self.follower, call.followed()) {
             (Some(follower), Some(hop)) => follower.kind(hop),

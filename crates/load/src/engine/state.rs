@@ -39,6 +39,8 @@ pub struct Engine<P: Protocol = Http1> {
     pub(super) chooser: Chooser,
     pub(super) user: Option<Arc<UserPlan>>,
     pub(super) source: usize,
+    /// The turn of the plan's addresses.
+    pub(super) peer_turn: usize,
     pub(super) ports: Option<PortRange>,
     pub(super) connections_max: usize,
     pub(super) connections: Vec<Connection<P>>,

@@ -43,6 +43,9 @@ pub const RETRIES: u8 = 10;
 pub struct Plan {
     /// The server.
     pub peer: PeerAddr,
+    /// Addresses of the server that connections go to in turn, and the figures are split by; empty:
+    /// all go to the one above.
+    pub peers: Vec<PeerAddr>,
     /// TLS on its connections; `None`: they are plain.
     pub tls: Option<TlsPlan>,
     /// Local addresses of connections, one after the other; none leaves the choice to the kernel.
@@ -258,6 +261,7 @@ impl Plan {
         const TIMEOUT: Duration = Duration::from_secs(5);
         Self {
             peer,
+            peers: Vec::new(),
             tls: None,
             sources: Vec::new(),
             ports: None,

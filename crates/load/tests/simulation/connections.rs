@@ -5,6 +5,7 @@ use std::time::Duration;
 use thalweg_load::{Extent, LoopPlan, Plan, Reuse};
 use thalweg_measure::{Outcome, StatusClasses};
 use thalweg_reactor::sim::SimConfig;
+use thalweg_sys::PeerAddr;
 
 use crate::script::Response;
 use crate::world::{Run, World, plan, request, session_plan};
@@ -221,4 +222,19 @@ fn a_connection_is_used_for_longer_than_the_server_keeps_it() {
     let run = World { network, ..World::calm(plan) }.run(|_| Response::KeptFor(2));
     let (trial, connections) = (&run.figures.trial, &run.figures.trial.connections);
     assert_eq!((trial.counts.good, connections.opened, connections.failed), (6, 6, 0), "{:?}", trial.outcomes);
+}
+
+#[test]
+fn all_connections_go_to_the_first_address() {
+    let peers = ["10.0.0.1:80", "10.0.0.9:80"].map(|address| PeerAddr::Tcp(address.parse().expect("an address")));
+    // Nobody listens at the second one.
+    let plan = Plan { peers: peers.to_vec(), calls: Some(1), ..open(100.0, 20, 4) };
+    let run = World::calm(plan).run(|_| Response::Good);
+    let [first, second] = &run.figures.trial.by_address[..] else { panic!("there are two addresses") };
+    let (good, refused) = (run.figures.trial.counts.good, run.figures.trial.outcomes.count(Outcome::Refused));
+    assert_eq!((good + refused, first.outcomes.count(Outcome::Good)), (20, good), "{:?}", run.figures.trial.outcomes);
+    assert_eq!((first.opened, first.failed, second.opened, second.failed), (good, 0, 0, refused));
+    assert!((9..=11).contains(&good), "{good} good");
+    assert_eq!((first.response_time.count(), second.outcomes.total()), (good, 0));
+    assert_eq!(run.figures.peers, ["10.0.0.1:80", "10.0.0.9:80"]);
 }

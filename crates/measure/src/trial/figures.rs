@@ -1,6 +1,7 @@
 //! The figures of one trial: counts, times and the use of CPUs, from one load thread or merged over
 //! all.
 
+use super::by_address::AddressFigures;
 use super::connections::Connections;
 use super::left_out::LeftOut;
 use super::protocol_errors::ProtocolErrors;
@@ -112,6 +113,8 @@ pub struct TrialFigures {
     pub tls: Option<TlsFigures>,
     /// HTTP/2 streams, if there were any.
     pub streams: Option<StreamFigures>,
+    /// The addresses that connections went to in turn; empty: to one alone.
+    pub by_address: Vec<AddressFigures>,
     /// Protocol errors by cause.
     pub protocol_errors: ProtocolErrors,
     /// The first good response, as a sample of the target's responses.
@@ -261,6 +264,7 @@ impl TrialFigures {
             sessions: None,
             tls: None,
             streams: None,
+            by_address: Vec::new(),
             protocol_errors: ProtocolErrors::default(),
             sample: None,
             cpus: Vec::new(),
@@ -292,6 +296,9 @@ impl TrialFigures {
         }
         if let Some(theirs) = &other.streams {
             self.streams.get_or_insert_default().merge(theirs);
+        }
+        for (mine, theirs) in self.by_address.iter_mut().zip(&other.by_address) {
+            mine.merge(theirs);
         }
         self.protocol_errors.merge(&other.protocol_errors);
         if self.sample.is_none() {

@@ -5,6 +5,7 @@
 //! whole.
 
 mod backlog;
+mod by_address;
 mod certainty;
 mod connections;
 mod figures;
@@ -23,6 +24,7 @@ mod tests;
 mod tls;
 mod verdict;
 
+pub use by_address::{AddressFigures, AddressSummary};
 pub use certainty::Certainty;
 pub use connections::Connections;
 pub use figures::{Bytes, CpuUse, LoopKind, Rates, TrialFigures, WindowCounts};

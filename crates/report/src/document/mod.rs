@@ -221,6 +221,10 @@ pub struct PlanDocument {
     pub target: String,
     /// The address that it resolved to.
     pub address: String,
+    /// All addresses that its host has, in the order in which they were tried. The address above is
+    /// the first of them that accepted a connection.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub addresses: Vec<String>,
     /// The load in one line for people, for example
     /// `open loop, 5000/s, 64 connections, keep-alive`.
     pub load: String,

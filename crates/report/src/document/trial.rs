@@ -7,7 +7,8 @@ use super::observation::ServerObservation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_measure::trial::{
-    Bytes, Connections, ProtocolError, Rates, Redirects, Sample, SessionsSummary, StreamsSummary, TlsSummary,
+    AddressSummary, Bytes, Connections, ProtocolError, Rates, Redirects, Sample, SessionsSummary, StreamsSummary,
+    TlsSummary,
 };
 use thalweg_measure::{
     Causes, Counts, IntervalSummary, LoopKind, Outcomes, StatusClasses, StatusCodes, Summary, Verdict,
@@ -107,6 +108,9 @@ pub struct Trial {
     /// TLS handshakes, where there were any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tls: Option<TlsSummary>,
+    /// The figures by address, where connections went to several (`--addresses all`).
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub by_address: Vec<AddressSummary>,
     /// Protocol errors by cause, those of the warm-up included.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub protocol_errors: Vec<ProtocolError>,
@@ -138,6 +142,7 @@ impl Trial {
     /// The reasons of the verdict, and what the target has said about requests without a response.
     pub fn explanations(&self) -> Vec<String> {
         let mut texts = self.reasons.clone();
+        texts.extend(self.by_address.iter().map(ToString::to_string));
         texts.extend(self.protocol_errors.iter().map(ToString::to_string));
         texts.extend(self.streams.as_ref().and_then(StreamsSummary::endings));
         texts
