@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use thalweg_formats::access_log::{LogLine, LoggedRequest};
 use thalweg_load::{
-    CallText, InputError, OpenLog, ReadError, Recording, ReplayHead, SessionFile, load_sessions, read_sessions,
+    CallText, InputError, OpenLog, ReadError, Recording, ReplayHead, ReplayOrders, SessionFile, load_sessions,
+    read_sessions,
 };
 
 use crate::lines::split_line;
@@ -133,7 +134,7 @@ pub fn log(data: &[u8]) {
     let text: Arc<[u8]> = data.into();
     let open: OpenLog = Box::new(move || Ok(Box::new(Cursor::new(text.clone()))));
     let head = ReplayHead { authority: "h", version: thalweg_wire::Version::Http11, fields: &[] };
-    match Recording::scan("log", open, 2.0, &head, None) {
+    match Recording::scan("log", open, &ReplayOrders::at_speed(2.0), &head, None) {
         Ok(recording) => check_replay(&recording),
         Err(ReadError::Input(error)) => check_place(data, error.line, error.column),
         Err(ReadError::Io(error)) => panic!("memory can be read: {error}"),

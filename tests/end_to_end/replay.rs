@@ -101,8 +101,10 @@ fn lines_that_are_left_out_are_counted_in_the_result() {
     let recorder = recorder();
     let replay = ["replay", log.to_str().unwrap(), &recorder.url("/"), "--speed", "20"];
     let document = document::of(&run_thalweg(&[&replay[..], &["--json"]].concat()));
-    let skipped = serde_json::json!({ "total": 2, "malformed": 1, "method": 1, "target": 0 });
-    assert_eq!(document["log"], serde_json::json!({ "requests": 10, "skipped": skipped, "displaced": 0 }));
+    let skipped = serde_json::json!({ "total": 2, "malformed": 1, "method": 1, "target": 0, "proxy": 0, "format": 0 });
+    let log = &document["log"];
+    assert_eq!((&log["requests"], &log["skipped"], &log["displaced"]), (&10.into(), &skipped, &0.into()), "{log:#}");
+    assert_eq!(log["detected"], "common or combined, which 12 of the first 12 lines have", "{log:#}");
     let ended = run_thalweg(&replay);
     let expected = "log: 10 requests; 2 lines skipped: 1 with no valid request, 1 with a method whose body the log does not contain\n";
     assert!(ended.stdout.contains(expected), "{ended:?}");
@@ -137,10 +139,8 @@ fn a_log_that_cannot_be_read_is_said_with_its_place_and_nothing_is_sent() {
     let hosts = LOG.lines().map(|line| format!("www.example.com:443 {line}\n")).collect::<String>();
     for (text, place, word) in [
         ("not a log\n", ":1:", ""),
-        (&*format!("{first}\nnginx says hello\n"), ":2:", ""),
-        (&*far, ":2:14: ", "time"),
         (&*long, ":2:1: ", "bytes"),
-        (&*hosts, ":1:1: ", "this is a virtual host; take it off each line, as by cut -d' ' -f2-"),
+        (&*hosts, ":12:1: ", "this is a virtual host; --log-format vhost_combined reads such lines"),
         ("", "", "no request"),
     ] {
         fs::write(&log, text).unwrap();
@@ -148,9 +148,17 @@ fn a_log_that_cannot_be_read_is_said_with_its_place_and_nothing_is_sent() {
         assert_eq!((ended.code, &*ended.stdout, ended.stderr.lines().count()), (Some(2), "", 1), "{ended:?}");
         assert!(ended.stderr.contains(&format!("{path}{place}")) && ended.stderr.contains(word), "{ended:?}");
     }
+    for (text, place, word) in [(&*format!("{first}\nnginx says hello\n"), ":2:", ""), (&*far, ":2:14: ", "time")] {
+        fs::write(&log, text).unwrap();
+        let ended = run_thalweg(&["replay", path, &recorder.url("/"), "--strict"]);
+        assert_eq!((ended.code, &*ended.stdout, ended.stderr.lines().count()), (Some(2), "", 1), "{ended:?}");
+        assert!(ended.stderr.contains(&format!("{path}{place}")) && ended.stderr.contains(word), "{ended:?}");
+    }
     fs::write(&log, LOG).unwrap();
     for (options, part) in [
         (&["--speed", "0"][..], "--speed"),
+        (&["--log-format", "no format"], "--log-format"),
+        (&["--gap-max", "0s"], "--gap-max"),
         (&["--speed", "-1"], "--speed"),
         (&["--speed", "nan"], "--speed"),
         (&["--urls", path], "--urls"),
@@ -166,6 +174,29 @@ fn a_log_that_cannot_be_read_is_said_with_its_place_and_nothing_is_sent() {
     let ended = run_thalweg(&["replay", "/nonexistent/log", &recorder.url("/")]);
     assert!(ended.code == Some(2) && ended.stderr.contains("/nonexistent/log"), "{ended:?}");
     assert_eq!(recorder.connections(), 0);
+}
+
+/// An open-proxy probe went out as a request to a proxy, or as a malformed path over HTTP/2, and
+/// counted against the server; a line that was copied while it was written ended the command; and
+/// two addresses in front were taken for a virtual host.
+#[test]
+fn lines_that_real_logs_have_are_left_out_or_read() {
+    let log = "\
+        192.0.2.1 - - [10/Oct/2024:13:55:36 +0000] \"GET http://example.net/x HTTP/1.1\" 200 157 \"-\" \"-\"\n\
+        192.0.2.1 - - [10/Oct/2024:13:55:36 +0000] \"CONNECT example.net:443 HTTP/1.1\" 400 157 \"-\" \"-\"\n\
+        198.51.100.1, 203.0.113.7 - - [10/Oct/2024:13:55:36 +0000] \"GET /x HTTP/1.1\" 200 5 \"-\" \"a\"\n\
+        192.0.2.9 - - [10/Oct/2024:13:55:37 +0000] \"GET /good HTTP/1.1\" 200 5 \"-\" \"a\"\n\
+        192.0.2.1 - - [10/Oct/2024:13:55:37 +0000] \"GET /b HTT";
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("access.log");
+    fs::write(&path, log).unwrap();
+    let recorder = recorder();
+    let ended = run_thalweg(&["replay", path.to_str().unwrap(), &recorder.url("/"), "--speed", "20", "--json"]);
+    let skipped = &document::of(&ended)["log"]["skipped"];
+    assert_eq!((&skipped["proxy"], &skipped["format"]), (&2.into(), &1.into()), "{skipped:#}");
+    let targets: Vec<String> = recorder.received().into_iter().map(|received| received.target).collect();
+    assert_eq!(targets, ["/x", "/good"]);
+    assert!(ended.stderr.contains(":5:44: not a line of an access log"), "{ended:?}");
 }
 
 #[test]

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use thalweg_lab::result::{self, Invocation, Measurement};
 use thalweg_lab::target::Target;
 use thalweg_lab::trial::{TestBed, TrialRequest};
-use thalweg_load::{CheckTable, Extent, LogSummary, LoopPlan, Recording, ReplayHead};
-use thalweg_report::document::{Document, Kind};
+use thalweg_load::{CheckTable, Extent, LoopPlan, Recording, ReplayHead, ReplayOrders};
+use thalweg_report::document::{Document, Kind, LogDocument};
+use thalweg_units::display;
 
 use crate::arrivals::CONNECTIONS_DEFAULT;
 use crate::arrivals::Shape;
@@ -49,7 +50,8 @@ pub(crate) fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     let (check, table) = requests::checks(load, &target)?;
     let recording = Arc::new(scan(options, &target, table)?);
     let log = *recording.summary();
-    remark_on(&log);
+    remark_on(&recording);
+    let log_document = LogDocument::from(&*recording);
     let shape = Shape {
         arrivals: LoopPlan::Recorded { recording },
         user: None,
@@ -65,6 +67,7 @@ pub(crate) fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     let mut settings = load_options::settings(load, &request, &target, &plan);
     settings.insert("log".to_owned(), format!("{} ({} requests)", standard_input::shown(&options.log), log.requests));
     settings.insert("speed".to_owned(), options.speed.to_string());
+    settings.extend(options.gap_max.map(|gap| ("gap-max".to_owned(), display::exact_time(gap))));
     let invocation = Invocation {
         kind: Kind::Replay,
         command: output::command_line(),
@@ -88,7 +91,7 @@ pub(crate) fn replay(options: &ReplayOptions) -> Result<ExitCode, Failure> {
     progress.clear();
     let trial = made?.trial;
     let document = result::document(&invocation, &test_bed, &plan, Measurement::of(trial)).with_findings(findings);
-    output::give_out(&Document { log: Some(log.into()), ..document }, &options.output)
+    output::give_out(&Document { log: Some(log_document), ..document }, &options.output)
 }
 
 /// Reads the log once, so that its faults are known before anything is sent.
@@ -97,11 +100,19 @@ fn scan(options: &ReplayOptions, target: &Target, table: Option<CheckTable>) -> 
     let fields = requests::fields(&options.load, target, Some(0))?;
     let head = ReplayHead { authority: &target.authority, version: requests::version(&options.load), fields: &fields };
     let open = log_file::open(&options.log)?;
-    Recording::scan(&name, open, options.speed, &head, table).map_err(|error| requests::unreadable("log", &name, error))
+    let orders = ReplayOrders {
+        speed: options.speed,
+        format: options.log_format.0.clone(),
+        gap_max: options.gap_max,
+        strict: options.strict,
+    };
+    Recording::scan(&name, open, &orders, &head, table).map_err(|error| requests::unreadable("log", &name, error))
 }
 
 /// Prints on stderr which requests of the log are not replayed, or not at their time.
-fn remark_on(log: &LogSummary) {
+fn remark_on(recording: &Recording) {
+    let log = recording.summary();
+    recording.bad_lines().iter().for_each(|line| remark(line));
     if log.skipped.total() > 0 {
         let reasons = log.skipped.reasons().into_iter().filter(|(count, _)| *count > 0);
         let reasons: Vec<_> = reasons.map(|(count, reason)| format!("{count} {reason}")).collect();

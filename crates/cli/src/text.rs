@@ -147,15 +147,26 @@ fn replayed(out: &mut String, log: &LogDocument) -> std::fmt::Result {
             (skipped.malformed, "with no valid request"),
             (skipped.method, "with a method whose body the log does not contain"),
             (skipped.target, "with an invalid target"),
+            (skipped.proxy, "with a request to a proxy"),
+            (skipped.format, "of another format"),
         ];
         let reasons = reasons.iter().filter(|(count, _)| *count > 0);
         let reasons: Vec<_> = reasons.map(|(count, reason)| format!("{} {reason}", display::count(*count))).collect();
         write!(out, "; {} skipped: {}", count(skipped.total, "line", "lines"), reasons.join(", "))?;
     }
+    if log.pauses_shortened > 0 {
+        let shortened = display::time((log.shortened_s * 1e9) as u64);
+        write!(out, "; {} shortened, by {shortened} in all", count(log.pauses_shortened, "pause", "pauses"))?;
+    }
     if log.displaced > 0 {
         write!(out, "; {} replayed later than logged", count(log.displaced, "request", "requests"))?;
     }
-    writeln!(out)
+    writeln!(out)?;
+    match &log.detected {
+        Some(detected) => writeln!(out, "  log format: {detected}"),
+        None if log.format.is_empty() => Ok(()),
+        None => writeln!(out, "  log format: {}", log.format),
+    }
 }
 
 /// The times of the trial. A row whose figures are all 0 does not apply to the load: nothing waited
@@ -424,13 +435,22 @@ mod tests {
     #[test]
     fn a_replay_says_what_it_has_left_out_and_why() {
         let mut document = fixture::document(vec![fixture::trial()]);
-        let skipped = SkippedLines { total: 1203, malformed: 3, method: 1200, target: 0 };
-        document.log = Some(LogDocument { requests: 1, skipped, displaced: 2 });
+        let skipped = SkippedLines { total: 1203, malformed: 3, method: 1200, target: 0, proxy: 0, format: 0 };
+        let log = |requests, skipped, displaced| LogDocument {
+            format: String::new(),
+            detected: None,
+            requests,
+            skipped,
+            displaced,
+            pauses_shortened: 0,
+            shortened_s: 0.0,
+        };
+        document.log = Some(log(1, skipped, 2));
         let expected = "  log: 1 request; 1,203 lines skipped: 3 with no valid request, 1,200 with a method whose body the log does not \
             contain; 2 requests replayed later than logged\n\n  offered";
         assert!(of(&document, None).contains(expected), "{}", of(&document, None));
-        let nothing = SkippedLines { total: 0, malformed: 0, method: 0, target: 0 };
-        document.log = Some(LogDocument { requests: 20, skipped: nothing, displaced: 0 });
+        let nothing = SkippedLines { total: 0, malformed: 0, method: 0, target: 0, proxy: 0, format: 0 };
+        document.log = Some(log(20, nothing, 0));
         assert!(of(&document, None).contains("\n  log: 20 requests\n\n  offered"), "{}", of(&document, None));
     }
 

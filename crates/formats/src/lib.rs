@@ -8,3 +8,4 @@
 
 pub mod access_log;
 pub mod checksums;
+pub mod log_format;

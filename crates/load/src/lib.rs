@@ -39,7 +39,7 @@ pub use plan::{
     Spacing, TlsPlan, UserPlan,
 };
 pub use progress::{FirstEnds, Progress, Snapshot};
-pub use replay::{Feed, Feeder, LogSummary, OpenLog, Recording, ReplayHead, SkipCounts};
+pub use replay::{Feed, Feeder, LogSummary, OpenLog, Recording, ReplayHead, ReplayOrders, SkipCounts};
 pub use request::{
     FieldLines, PackError, PackedRequests, RequestError, RequestList, RequestParts, RequestTemplate, RequestText,
     RequestView, Template, Templates, template,

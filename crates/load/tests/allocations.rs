@@ -19,8 +19,8 @@ use sha2::{Digest, Sha256};
 use thalweg_load::protocol::{Http1, Http2, Protocol};
 use thalweg_load::{
     Check, Engine, Extent, Feed, Feeder, LoopPlan, OpenLog, Pace, PackedRequests, Pick, Plan, Progress, Recording,
-    ReplayHead, RequestList, RequestParts, RequestTemplate, RequestText, RunFigures, Sessions, StartBarrier, TlsPlan,
-    UserPlan, load_sessions, template,
+    ReplayHead, ReplayOrders, RequestList, RequestParts, RequestTemplate, RequestText, RunFigures, Sessions,
+    StartBarrier, TlsPlan, UserPlan, load_sessions, template,
 };
 use thalweg_measure::Outcome;
 use thalweg_reactor::run;
@@ -459,7 +459,8 @@ fn a_log_that_is_read_while_it_is_replayed() {
         let text: Arc<str> = (0..seconds * 10_000).map(line).collect::<String>().into();
         let open: OpenLog = Box::new(move || Ok(Box::new(Cursor::new(text.to_string()))));
         let head = ReplayHead { authority: "h", version: Version::Http11, fields: &[] };
-        let recording = Arc::new(Recording::scan("log", open, 1.0, &head, None).expect("a log"));
+        let recording =
+            Arc::new(Recording::scan("log", open, &ReplayOrders::at_speed(1.0), &head, None).expect("a log"));
         let (feeder, mut feeds) = Feeder::new(&recording, 1);
         let reader = thread::spawn(move || feeder.run(Instant::now, || {}));
         let peer = PeerAddr::Tcp(serve(response));

@@ -1,6 +1,7 @@
 //! The conversion: lines in, sessions out.
 
-use thalweg_formats::access_log::{LogFault, LogLine, LoggedRequest, VIRTUAL_HOST, push_sendable, split_virtual_host};
+use thalweg_formats::access_log::{LogFault, LogLine, LoggedRequest, VIRTUAL_HOST, push_sendable};
+use thalweg_formats::log_format::{LogFormat, LogReader};
 use thalweg_wire::Method;
 use thalweg_wire::target::Target;
 
@@ -16,6 +17,8 @@ use crate::text::{fits, write_session};
 #[derive(Debug)]
 pub struct Converter {
     settings: Settings,
+    /// There but while a line of it is looked at.
+    reader: Option<Box<LogReader>>,
     open: OpenSessions,
     order: Order,
     /// The latest time in the log so far.
@@ -51,8 +54,11 @@ impl Converter {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         assert!(settings.gap_s <= GAP_S_MAX, "gaps are at most a day");
+        let is_behind_host = settings.filter.host.is_some() && settings.format == LogFormat::common();
+        let format = if is_behind_host { LogFormat::behind_virtual_host() } else { settings.format.clone() };
         Self {
             settings,
+            reader: Some(Box::new(LogReader::new(format))),
             open: OpenSessions::default(),
             order: Order::default(),
             clock_unix_s: i64::MIN,
@@ -74,11 +80,26 @@ impl Converter {
         if line.trim_ascii().is_empty() {
             return Ok(());
         }
+        let mut reader = self.reader.take().expect("only a panic keeps it");
+        let pushed = self.push_read(reader.read(line), out);
+        self.reader = Some(reader);
+        pushed
+    }
+
+    /// Takes a line that was read; none says something about the log.
+    fn push_read(&mut self, read: Result<Option<LogLine<'_>>, LogFault>, out: Sink<'_>) -> Result<(), LogFault> {
+        let logged = match read {
+            Ok(None) => return Ok(()),
+            Ok(Some(logged)) => logged,
+            Err(fault) => {
+                self.summary.lines += 1;
+                self.summary.bad_lines += 1;
+                return Err(selectable(fault));
+            }
+        };
         self.summary.lines += 1;
-        let parsed = if self.settings.filter.host.is_some() { parse_with_host(line) } else { parse(line) };
-        let (host, logged) = parsed.inspect_err(|_| self.summary.bad_lines += 1)?;
         let is_late = self.advance(logged.time_unix_s, out);
-        let taken = self.judge(host, &logged).and_then(|method| {
+        let taken = self.judge(&logged).and_then(|method| {
             if is_late {
                 Err((|counts| &mut counts.late) as Reason)
             } else {
@@ -134,10 +155,11 @@ impl Converter {
     }
 
     /// Whether a request is taken, with its client and target written in their places.
-    fn judge(&mut self, host: Option<&[u8]>, logged: &LogLine<'_>) -> Result<LoggedMethod, Reason> {
+    fn judge(&mut self, logged: &LogLine<'_>) -> Result<LoggedMethod, Reason> {
         let filter = &self.settings.filter;
         let ensure = |holds: bool, reason: Reason| if holds { Ok(()) } else { Err(reason) };
         ensure(filter.takes_time(logged.time_unix_s), |counts| &mut counts.time)?;
+        let host = logged.virtual_host;
         let is_host = |wanted: &String| host.is_some_and(|host| host.eq_ignore_ascii_case(wanted.as_bytes()));
         ensure(filter.host.as_ref().is_none_or(is_host), |counts| &mut counts.host)?;
         let LoggedRequest::Line { method: name, target, .. } = logged.request else {
@@ -224,25 +246,10 @@ impl Converter {
     }
 }
 
-/// A line without and with a virtual host before it, and what was expected instead.
-type Parsed<'a> = Result<(Option<&'a [u8]>, LogLine<'a>), LogFault>;
-
-fn parse(line: &[u8]) -> Parsed<'_> {
-    let selectable = |fault| match fault {
-        VIRTUAL_HOST => {
-            LogFault { expected: "a client's address; this is a virtual host, which --host NAME selects", ..fault }
-        }
-        other => other,
-    };
-    LogLine::parse_without_virtual_host(line).map(|logged| (None, logged)).map_err(selectable)
-}
-
-fn parse_with_host(line: &[u8]) -> Parsed<'_> {
-    let expected = "a virtual host, a blank, and a line in the common or combined format";
-    let (host, rest) = split_virtual_host(line).ok_or(LogFault { at: 0, expected })?;
-    let begin = line.len() - rest.len();
-    let logged = LogLine::parse(rest).map_err(|fault| LogFault { at: begin + fault.at, ..fault })?;
-    Ok((Some(host), logged))
+/// The fault with what can be done about a virtual host.
+fn selectable(fault: LogFault) -> LogFault {
+    let expected = "a client's address; this is a virtual host, which --host NAME selects";
+    if fault == VIRTUAL_HOST { LogFault { expected, ..fault } } else { fault }
 }
 
 #[cfg(test)]

@@ -22,3 +22,4 @@ pub use settings::{CONTENTS_BYTES_MAX, Client, Contents, ContentsError, GAP_S_MA
 pub use summary::{DropCounts, Summary, Thinks};
 
 pub use thalweg_formats::access_log::LogFault;
+pub use thalweg_formats::log_format::{Detected, LogFormat, detect as detect_format};

@@ -2,11 +2,16 @@
 
 use std::fmt;
 
+use thalweg_formats::log_format::LogFormat;
+
 use crate::filter::Filter;
 
 /// Settings of a conversion.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// The log's format. Where a virtual host is selected, the common one has it in front of each
+    /// line.
+    pub format: LogFormat,
     /// Which requests are of one client.
     pub client: Client,
     /// Seconds without a request after which a client's next one begins another session; at most

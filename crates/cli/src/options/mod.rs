@@ -12,6 +12,7 @@ mod files;
 mod find;
 mod headings;
 mod load;
+mod log_format;
 mod manual;
 mod observe;
 mod output;

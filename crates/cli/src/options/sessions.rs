@@ -12,6 +12,7 @@ use thalweg_sessions::{GAP_S_MAX, LoggedMethod, StatusRange};
 use thalweg_units as units;
 use thalweg_units::{parse_percent, parse_size};
 
+use super::log_format::LogFormatOption;
 use super::values::{positive_count, whole};
 
 const EXAMPLES: &str = "\
@@ -34,7 +35,7 @@ Examples:
 A session is the requests of one client without a pause longer than --gap. A page and what follows it within --burst are one burst:
 the page's line, and indented lines. think= is the time in the log from a burst's last request to the next burst. The file has
 httperf's --wsesslog format; sessions are in the order of their first requests. A summary is written to stderr.
-Formats: common, combined, and vhost_combined with --host; plain or compressed with gzip or zstd (detected by content).")]
+Formats: --log-format, and vhost_combined with --host; plain or compressed with gzip or zstd (detected by content).")]
 pub(crate) struct SessionsOptions {
     /// Access log, plain or compressed with gzip or zstd; - for stdin
     pub log: PathBuf,
@@ -89,6 +90,13 @@ pub(crate) struct SessionsOptions {
     /// Take requests of this virtual host, which begins each line as in Apache's vhost_combined
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub host: Option<String>,
+    /// Format of the log: auto (by its first lines), a name, or a string of a server
+    ///
+    /// common, combined, vhost_combined, thalweg, caddy, traefik, gcp, alb, cloudfront, haproxy,
+    /// iis, w3c; the string of nginx's log_format or Apache's LogFormat;
+    /// json:time=NAME,method=NAME,target=NAME for JSON with such members.
+    #[arg(long, value_name = "FORMAT", default_value = "auto", value_parser = LogFormatOption::parse, hide_short_help = true)]
+    pub log_format: LogFormatOption,
     /// Memory for open sessions; beyond it the longest idle ones are ended
     #[arg(long, value_name = "SIZE", default_value = "48MB", value_parser = parse_memory, hide_short_help = true)]
     pub memory: usize,

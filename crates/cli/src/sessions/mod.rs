@@ -13,7 +13,9 @@ use std::process::ExitCode;
 
 use memchr::memchr_iter;
 use thalweg_report::file::WholeFile;
-use thalweg_sessions::{Client, Contents, Converter, Filter, Settings, Sink, Summary};
+use thalweg_sessions::{
+    Client, Contents, Converter, Detected, Filter, LogFormat, Settings, Sink, Summary, detect_format,
+};
 
 use self::blocks::{Block, Blocks};
 use self::summary::BadLines;
@@ -32,7 +34,7 @@ const PIECE_BYTES: usize = 256 << 10;
 /// The log cannot be read, the session file cannot be written, or there is no session. Nothing
 /// half-written is left.
 pub(crate) fn sessions(options: &SessionsOptions) -> Result<ExitCode, Failure> {
-    let settings = settings(options)?;
+    let mut settings = settings(options)?;
     if let Some(path) = &options.out {
         output::check_path("session file", path)?;
     }
@@ -40,9 +42,13 @@ pub(crate) fn sessions(options: &SessionsOptions) -> Result<ExitCode, Failure> {
     ensure_apart(&log, options.out.as_deref())?;
     let interrupt = Interrupt::listen().map_err(Failure::unreachable)?;
     let mut out = Pieces::new(Destination::open(options.out.as_deref())?);
-    let mut conversion = Conversion { converter: Converter::new(settings), bad_lines: BadLines::new(options) };
     let mut blocks = Blocks::read(log);
-    while let Some(block) = blocks.next(&interrupt).map_err(|error| unreadable(options, &error))? {
+    let mut next = blocks.next(&interrupt).map_err(|error| unreadable(options, &error))?;
+    let detected = next.as_ref().filter(|_| options.log_format.0.is_none()).map(detect);
+    settings.format = detected.as_ref().map_or(settings.format, |detected| detected.format.clone());
+    let bad_lines = BadLines::new(options, settings.format.to_string(), detected);
+    let mut conversion = Conversion { converter: Converter::new(settings), bad_lines };
+    while let Some(block) = next {
         if interrupt.is_wanted() {
             return Err(Failure::unreachable(out.destination.interrupted()));
         }
@@ -54,6 +60,7 @@ pub(crate) fn sessions(options: &SessionsOptions) -> Result<ExitCode, Failure> {
             break;
         }
         blocks.recycle(block);
+        next = blocks.next(&interrupt).map_err(|error| unreadable(options, &error))?;
     }
     if interrupt.is_wanted() {
         return Err(Failure::unreachable(out.destination.interrupted()));
@@ -75,6 +82,12 @@ pub(crate) fn sessions(options: &SessionsOptions) -> Result<ExitCode, Failure> {
         summary::print(&name, &summary, &bad_lines);
     }
     Ok(Exit::Met.into())
+}
+
+/// The format of a log by its first lines.
+fn detect(first: &Block) -> Detected {
+    const LINES: usize = 200;
+    detect_format(&first.bytes.split(|byte| *byte == b'\n').take(LINES).collect::<Vec<_>>())
 }
 
 fn settings(options: &SessionsOptions) -> Result<Settings, Failure> {
@@ -103,6 +116,7 @@ fn settings(options: &SessionsOptions) -> Result<Settings, Failure> {
         sample: options.sample.map(|share| (share, options.seed)),
     };
     Ok(Settings {
+        format: options.log_format.0.clone().unwrap_or_else(LogFormat::common),
         client,
         gap_s: options.gap,
         burst_s: options.burst,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use thalweg_sessions::{LogFault, Summary};
+use thalweg_sessions::{Detected, LogFault, Summary};
 use thalweg_units::display;
 
 use crate::exit::{Failure, remark};
@@ -26,12 +26,16 @@ pub(super) struct BadLines<'a> {
     /// The number of the line that was read last.
     pub line: u64,
     shown: Vec<String>,
+    /// The log's format.
+    format: String,
+    /// The detection, if it was not given.
+    detected: Option<Detected>,
 }
 
 impl<'a> BadLines<'a> {
     /// None so far.
-    pub(super) fn new(options: &'a SessionsOptions) -> Self {
-        Self { options, line: 0, shown: Vec::new() }
+    pub(super) fn new(options: &'a SessionsOptions, format: String, detected: Option<Detected>) -> Self {
+        Self { options, line: 0, shown: Vec::new(), format, detected }
     }
 
     /// Adds the line that was read last.
@@ -60,7 +64,7 @@ impl<'a> BadLines<'a> {
     fn add_fault(&mut self, column: usize, fault: &str) -> Result<(), Failure> {
         if self.shown.len() < SHOWN_MAX || self.options.strict {
             let (name, line) = (self.options.log.display(), self.line);
-            let what = "not a line of an access log in common or combined format";
+            let what = format!("not a line of an access log in {} format", self.format);
             self.shown.push(format!("{name}:{line}:{column}: {what}: {fault}"));
         }
         if self.options.strict {
@@ -78,6 +82,9 @@ pub(super) fn print(log: &str, summary: &Summary, bad_lines: &BadLines<'_>) {
     let more = summary.bad_lines.saturating_sub(bad_lines.shown().len() as u64);
     if more > 0 {
         remark(&format!("{} more lines of no log", display::count(more)));
+    }
+    if let Some(detected) = &bad_lines.detected {
+        remark(&format!("{log}: log format {detected}"));
     }
     for line in text(log, summary).lines() {
         remark(line);
@@ -148,12 +155,19 @@ pub(super) fn json(summary: &Summary, bad_lines: &BadLines<'_>) -> Result<String
     struct Document<'a> {
         schema: &'static str,
         log: String,
+        format: &'a str,
         #[serde(flatten)]
         summary: &'a Summary,
         bad_lines_shown: &'a [String],
     }
     let log = bad_lines.options.log.display().to_string();
-    let document = Document { schema: "thalweg.sessions/1", log, summary, bad_lines_shown: bad_lines.shown() };
+    let document = Document {
+        schema: "thalweg.sessions/1",
+        log,
+        format: &bad_lines.format,
+        summary,
+        bad_lines_shown: bad_lines.shown(),
+    };
     let mut text = serde_json::to_string_pretty(&document).map_err(Failure::unreachable)?;
     text.push('\n');
     Ok(text)

@@ -23,6 +23,17 @@ pub(super) struct OrderedRequest<'a> {
     /// How many requests the second had when the first of them was given out. There are more if
     /// others come behind.
     pub(super) count: u64,
+    /// The nanoseconds behind the second, if the log has them.
+    pub(super) fraction_ns: Option<u32>,
+    pub(super) method: u8,
+    pub(super) target: &'a [u8],
+}
+
+/// A request as the log has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Logged<'a> {
+    pub(super) second: i64,
+    pub(super) fraction_ns: Option<u32>,
     pub(super) method: u8,
     pub(super) target: &'a [u8],
 }
@@ -40,10 +51,12 @@ pub(super) struct Window {
     displaced: u64,
 }
 
-/// The requests of a second, one behind the other: the method's number and the target of each.
+/// The requests of a second, one behind the other: the method's number, the fraction and the target
+/// of each.
 #[derive(Debug, Default)]
 struct Second {
     count: u64,
+    has_fractions: bool,
     records: Vec<u8>,
 }
 
@@ -58,21 +71,22 @@ impl Window {
     /// Takes the next request of the log, and gives out those that need not wait any longer.
     pub(super) fn push<E>(
         &mut self,
-        second: i64,
-        method: u8,
-        target: &[u8],
+        logged: Logged<'_>,
         give: &mut impl FnMut(OrderedRequest<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
+        let Logged { second, fraction_ns, method, target } = logged;
         if let Some(current) = self.current.as_mut().filter(|current| second <= current.second) {
             self.displaced += u64::from(second < current.second);
             let Current { second, count, given: index } = *current;
             current.given += 1;
-            return give(OrderedRequest { second, index, count, method, target });
+            return give(OrderedRequest { second, index, count, fraction_ns, method, target });
         }
         let waiting = self.seconds.entry(second).or_insert_with(|| self.spare.pop().unwrap_or_default());
         let before = waiting.records.len();
         waiting.count += 1;
+        waiting.has_fractions |= fraction_ns.is_some();
         waiting.records.push(method);
+        waiting.records.extend_from_slice(&fraction_ns.unwrap_or(NO_FRACTION).to_le_bytes());
         push_text(&mut waiting.records, target);
         self.entries += 1;
         self.bytes += waiting.records.len() - before;
@@ -102,18 +116,38 @@ impl Window {
         self.bytes -= waiting.records.len();
         self.current = Some(Current { second, count, given: count });
         let mut rest = waiting.records.as_slice();
-        for index in 0..count {
-            let method = take_bytes(&mut rest, 1)[0];
-            give(OrderedRequest { second, index, count, method, target: take_text(&mut rest) })?;
+        if waiting.has_fractions {
+            let mut requests: Vec<_> = (0..count).map(|_| take_request(&mut rest)).collect();
+            // Those without a fraction keep their place before the others.
+            requests.sort_by_key(|(_, fraction_ns, _)| *fraction_ns);
+            for (index, (method, fraction_ns, target)) in (0..).zip(requests) {
+                give(OrderedRequest { second, index, count, fraction_ns, method, target })?;
+            }
+        } else {
+            for index in 0..count {
+                let (method, fraction_ns, target) = take_request(&mut rest);
+                give(OrderedRequest { second, index, count, fraction_ns, method, target })?;
+            }
         }
         // As many lie ready as there are seconds at once; a large one is freed.
         if waiting.records.capacity() <= WINDOW_BYTES / 256 && self.spare.len() < 256 {
             waiting.records.clear();
             waiting.count = 0;
+            waiting.has_fractions = false;
             self.spare.push(waiting);
         }
         Ok(())
     }
+}
+
+/// Stands for a time in whole seconds.
+const NO_FRACTION: u32 = u32::MAX;
+
+/// Takes a request's method, fraction and target off the front.
+fn take_request<'a>(rest: &mut &'a [u8]) -> (u8, Option<u32>, &'a [u8]) {
+    let method = take_bytes(rest, 1)[0];
+    let fraction_ns = u32::from_le_bytes(take_bytes(rest, 4).try_into().expect("four bytes"));
+    (method, Some(fraction_ns).filter(|ns| *ns != NO_FRACTION), take_text(rest))
 }
 
 #[cfg(test)]
@@ -132,7 +166,8 @@ mod tests {
             Ok::<_, Infallible>(())
         };
         for (number, second) in (0u64..).zip(seconds) {
-            let Ok(()) = window.push(second, 0, &number.to_le_bytes(), &mut give);
+            let target = &number.to_le_bytes()[..];
+            let Ok(()) = window.push(Logged { second, fraction_ns: None, method: 0, target }, &mut give);
         }
         let Ok(()) = window.finish(&mut give);
         (given, window.displaced())

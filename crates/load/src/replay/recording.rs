@@ -3,21 +3,21 @@
 //! A log is read twice, each time line by line with bounded memory. First as a whole
 //! ([`Recording::scan`]), which finds its errors, the number of its requests and their length in
 //! time; then while they are sent ([`Feeder`](super::Feeder)). Opening and unpacking the file is
-//! the caller's; the formats are read by `thalweg_formats` and `json`.
+//! the caller's; the formats are read by `thalweg_formats`.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::fmt::Write as _;
 use std::io::{self, BufRead};
 use std::sync::Arc;
+use std::time::Duration;
 
-use thalweg_formats::access_log::{LogLine, LoggedRequest, VIRTUAL_HOST, push_sendable};
+use thalweg_formats::access_log::{LogFault, LoggedRequest, VIRTUAL_HOST, push_sendable};
+use thalweg_formats::log_format::{self, Detected, LogFormat, LogReader};
 use thalweg_wire::target::Target;
 use thalweg_wire::{Method, Version};
 
-use super::entry::LogEntry;
-use super::json;
-use super::order::{OrderedRequest, Window};
+use super::clock::{self, Clock};
+use super::order::{Logged, OrderedRequest, Window};
 use crate::input::check::{CheckId, CheckTable};
 use crate::input::text::{InputError, Line, Lines, ReadError};
 use crate::request::Templates;
@@ -32,7 +32,9 @@ pub type OpenLog = Box<dyn Fn() -> io::Result<Box<dyn BufRead + Send>> + Send + 
 pub struct Recording {
     file: String,
     open: OpenLog,
-    speed: f64,
+    orders: ReplayOrders,
+    detected: Option<Detected>,
+    bad_lines: Vec<String>,
     templates: Templates,
     table: Option<Arc<CheckTable>>,
     summary: LogSummary,
@@ -43,6 +45,26 @@ pub struct Recording {
     /// Seconds of which requests came behind those that were given out together: how many there are
     /// in all. In ascending order.
     crowded: Vec<(i64, u64)>,
+}
+
+/// How a log is read and replayed.
+#[derive(Clone, Debug)]
+pub struct ReplayOrders {
+    /// So many times as fast as it was logged.
+    pub speed: f64,
+    /// The format; `None`: found by the first lines.
+    pub format: Option<LogFormat>,
+    /// Longer pauses between two requests are shortened to this, in time of the log.
+    pub gap_max: Option<Duration>,
+    /// Every line has to be one of the format.
+    pub strict: bool,
+}
+
+impl ReplayOrders {
+    /// All at the speed given, and in whichever format it is.
+    pub fn at_speed(speed: f64) -> Self {
+        Self { speed, format: None, gap_max: None, strict: false }
+    }
 }
 
 /// A request that has come off the log.
@@ -62,6 +84,10 @@ pub struct LogSummary {
     pub skipped: SkipCounts,
     /// Requests so far behind later ones in the log that they are replayed later than it says.
     pub displaced: u64,
+    /// Pauses that were shortened, and by how long in all.
+    pub pauses_shortened: u64,
+    /// How long they were beyond that.
+    pub shortened: Duration,
     /// The second of the first request, since 1970-01-01 00:00:00 UTC.
     pub start_unix_s: i64,
 }
@@ -76,20 +102,26 @@ pub struct SkipCounts {
     pub method: u64,
     /// The target cannot be sent.
     pub target: u64,
+    /// It was meant for a proxy: a whole URL in the place of a path, or CONNECT.
+    pub proxy: u64,
+    /// The line is none of the log's format.
+    pub format: u64,
 }
 
 impl SkipCounts {
     /// How many there are.
     pub fn total(&self) -> u64 {
-        self.malformed + self.method + self.target
+        self.malformed + self.method + self.target + self.proxy + self.format
     }
 
     /// Each count with its reason in words.
-    pub fn reasons(&self) -> [(u64, &'static str); 3] {
+    pub fn reasons(&self) -> [(u64, &'static str); 5] {
         [
             (self.malformed, "malformed requests"),
             (self.method, "methods with a body that is not in the log"),
             (self.target, "invalid targets"),
+            (self.proxy, "requests to a proxy"),
+            (self.format, "lines of another format"),
         ]
     }
 }
@@ -106,32 +138,36 @@ pub struct ReplayHead<'a> {
 }
 
 impl Recording {
-    /// Reads a log as a whole, which is called `file` in messages, to be replayed `speed` times as
-    /// fast as it was logged. With a table, a response must be what that says of its target.
+    /// Reads a log as a whole, which is called `file` in messages. With a table, a response must be
+    /// what that says of its target. Lines of another format than the log's are left out.
     ///
     /// # Errors
-    /// The first line that is none of a log, that nothing can be replayed, a check of a target that
-    /// is never requested, or that the log cannot be read.
+    /// That nothing can be replayed, a check of a target that is never requested, or that the log
+    /// cannot be read; if every line has to be one, the first that is none.
     ///
     /// # Panics
     /// The speed is not positive and finite.
     pub fn scan(
         file: &str,
         open: OpenLog,
-        speed: f64,
+        orders: &ReplayOrders,
         head: &ReplayHead<'_>,
         mut table: Option<CheckTable>,
     ) -> Result<Self, ReadError> {
-        assert!(speed > 0.0 && speed.is_finite(), "the speed is a positive number");
+        assert!(orders.speed > 0.0 && orders.speed.is_finite(), "the speed is a positive number");
         let mut templates = Templates::new(head.authority, head.version, head.fields);
         for (number, method) in METHODS.into_iter().enumerate() {
             let made = templates.number(method, &[]);
             assert_eq!(made.map_err(|error| InputError::new(file, 1, 1, error.to_string()))?, number);
         }
+        let (format, detected) = match &orders.format {
+            Some(format) => (format.clone(), None),
+            None => detect(file, open()?).map(|detected| (detected.format.clone(), Some(detected)))?,
+        };
         let (mut summary, mut crowded) = (LogSummary::default(), Vec::<(i64, u64)>::new());
-        let mut last = None;
-        let (mut skipped, mut lines) = (SkipCounts::default(), usize::MAX);
-        let displaced = walk(file, open()?, &mut skipped, &mut lines, &mut |placed: OrderedRequest<'_>| {
+        let (mut clock, mut last) = (Clock::new(orders.gap_max), None);
+        let mut walk = Walk::new(file, &format, orders.strict);
+        let displaced = walk.all(open()?, usize::MAX, &mut |placed: OrderedRequest<'_>| {
             if summary.requests == 0 {
                 summary.start_unix_s = placed.second;
             }
@@ -145,21 +181,47 @@ impl Recording {
                     None => crowded.push((placed.second, placed.index + 1)),
                 }
             }
-            last = Some((placed.second, placed.index));
+            last = Some((clock, OrderedRequest { target: b"", ..placed }));
+            clock.due_ns(&placed, placed.count);
             Ok::<_, ReadError>(())
         })?;
-        let Some((second, index)) = last else {
-            let mut what = "the log contains no request that can be replayed".to_owned();
-            for (count, reason) in skipped.reasons().iter().filter(|(count, _)| *count > 0) {
-                let _ = write!(what, "; {reason}: {count}");
-            }
-            return Err(InputError::new(file, lines.max(1), 1, what).into());
+        let Walk { lines, skipped, bad_lines, .. } = walk;
+        let Some((mut before, request)) = last else {
+            return Err(nothing_to_replay(file, lines, &skipped, bad_lines));
         };
         table.as_ref().map_or(Ok(()), CheckTable::ensure_all_asked)?;
-        let last_ns = offset_ns(second - summary.start_unix_s, index, index + 1, speed);
-        let summary = LogSummary { skipped, displaced, ..summary };
-        let table = table.map(Arc::new);
-        Ok(Self { file: file.to_owned(), open, speed, templates, table, summary, lines, last_ns, crowded })
+        // By now it is known how many requests its second has.
+        let last_ns = clock::at_speed(before.due_ns(&request, request.index + 1), orders.speed);
+        let (pauses_shortened, shortened) = clock.shortened();
+        let summary = LogSummary { skipped, displaced, pauses_shortened, shortened, ..summary };
+        Ok(Self {
+            file: file.to_owned(),
+            open,
+            orders: ReplayOrders { format: Some(format), ..orders.clone() },
+            detected,
+            bad_lines,
+            templates,
+            table: table.map(Arc::new),
+            summary,
+            lines,
+            last_ns,
+            crowded,
+        })
+    }
+
+    /// The format of the log, if it was found by its first lines.
+    pub fn detected(&self) -> Option<&Detected> {
+        self.detected.as_ref()
+    }
+
+    /// The name of the log's format.
+    pub fn format(&self) -> String {
+        self.orders.format.as_ref().map_or_else(String::new, ToString::to_string)
+    }
+
+    /// The first lines that are none of the log's format, each with its place and fault.
+    pub fn bad_lines(&self) -> &[String] {
+        &self.bad_lines
     }
 
     /// The summary of the log.
@@ -176,7 +238,7 @@ impl Recording {
     /// request alone has its second.
     pub(crate) fn length_ns(&self) -> u64 {
         match self.requests() - 1 {
-            0 => offset_ns(1, 0, 1, self.speed),
+            0 => clock::at_speed(1_000_000_000, self.orders.speed),
             gaps => self.last_ns.saturating_add(self.last_ns / gaps),
         }
         .max(1)
@@ -196,13 +258,13 @@ impl Recording {
     /// # Errors
     /// The log cannot be read again as it was.
     pub(crate) fn play(&self, mut give: impl FnMut(u64, RecordedRequest<'_>) -> bool) -> Result<(), ReadError> {
-        let (mut crowded, mut left, mut lines) = (self.crowded.iter().peekable(), self.requests(), self.lines);
+        let (mut crowded, mut left) = (self.crowded.iter().peekable(), self.requests());
+        let mut clock = Clock::new(self.orders.gap_max);
         let mut give_placed = |placed: OrderedRequest<'_>| {
             while crowded.next_if(|(second, _)| *second < placed.second).is_some() {}
             let known = crowded.peek().filter(|(second, _)| *second == placed.second);
             let count = known.map_or(placed.count, |(_, count)| *count);
-            let elapsed_s = placed.second - self.summary.start_unix_s;
-            let offset_ns = offset_ns(elapsed_s, placed.index, count, self.speed);
+            let offset_ns = clock::at_speed(clock.due_ns(&placed, count), self.orders.speed);
             let check = self.table.as_ref().and_then(|table| table.get(placed.target));
             if left == 0 {
                 // The file holds another log by now, which is longer.
@@ -212,8 +274,9 @@ impl Recording {
             let request = RecordedRequest { template: usize::from(placed.method), target: placed.target, check };
             if give(offset_ns, request) { Ok(()) } else { Err(Stop::Enough) }
         };
+        let format = self.orders.format.as_ref().expect("a log that was scanned has a format");
         let walked = (self.open)().map_err(|error| Stop::Read(error.into())).and_then(|source| {
-            walk(&self.file, source, &mut SkipCounts::default(), &mut lines, &mut give_placed).map(drop)
+            Walk::new(&self.file, format, false).all(source, self.lines, &mut give_placed).map(drop)
         });
         match walked {
             Ok(()) if left > 0 => {
@@ -257,245 +320,135 @@ impl From<ReadError> for Stop {
     }
 }
 
-/// Reads so many lines of a log at most, and gives their requests out in their order. How many came
-/// too late for their place; `lines_read` becomes the number of lines that there were.
-fn walk<E: From<ReadError>>(
-    file: &str,
-    source: Box<dyn BufRead + Send>,
-    skipped: &mut SkipCounts,
-    lines_read: &mut usize,
-    give: &mut impl FnMut(OrderedRequest<'_>) -> Result<(), E>,
-) -> Result<u64, E> {
+/// The format of a log by its first lines.
+fn detect(file: &str, source: Box<dyn BufRead + Send>) -> Result<Detected, ReadError> {
+    const LINES: usize = 200;
+    const BYTES_MAX: usize = 4 << 20;
     let mut lines = Lines::new(file, source);
-    let (mut window, mut target) = (Window::default(), String::new());
-    // A log that is being written has grown when it is read again.
-    let lines_max = std::mem::take(lines_read);
-    while *lines_read < lines_max
-        && let Some(line) = lines.next()?
-    {
-        *lines_read = line.number;
-        let line = Line { bytes: line.bytes.trim_ascii_end(), ..line };
-        if line.bytes.is_empty() {
-            continue;
-        }
-        let logged = read_entry(line).map_err(ReadError::from)?;
-        if let Some(method) = replayable(logged.request, skipped, &mut target) {
-            window.push(logged.time_unix_s, method, target.as_bytes(), give)?;
+    let (mut first, mut bytes) = (Vec::new(), 0);
+    // A line that is too long is found later on, with its place.
+    while first.len() < LINES && bytes < BYTES_MAX {
+        match lines.next() {
+            Ok(Some(line)) => {
+                bytes += line.bytes.len();
+                first.push(line.bytes.to_vec());
+            }
+            Ok(None) | Err(ReadError::Input(_)) => break,
+            Err(error) => return Err(error),
         }
     }
-    window.finish(give)?;
-    Ok(window.displaced())
+    let first: Vec<&[u8]> = first.iter().map(Vec::as_slice).collect();
+    Ok(log_format::detect(&first))
 }
 
-/// When a request is due: a log's times are whole seconds, and the requests of one are spread
-/// evenly over it, in the order of the log. All at its beginning would be a burst that never was.
-fn offset_ns(elapsed_s: i64, index: u64, count: u64, speed: f64) -> u64 {
-    const SECOND_NS: u128 = 1_000_000_000;
-    let logged_ns =
-        u128::from(elapsed_s.unsigned_abs()) * SECOND_NS + u128::from(index) * SECOND_NS / u128::from(count.max(1));
-    // Exact at the log's own speed up to 2^53 ns, 104 days.
-    (logged_ns as f64 / speed).round() as u64
+/// A way through a log.
+struct Walk<'a> {
+    file: &'a str,
+    reader: LogReader,
+    strict: bool,
+    skipped: SkipCounts,
+    /// The first lines of another format.
+    bad_lines: Vec<String>,
+    /// Lines that were read.
+    lines: usize,
 }
 
-/// Reads a line in whichever format it has.
-fn read_entry(line: Line<'_>) -> Result<LogEntry<'_>, InputError> {
-    if json::is_json(line.bytes) {
-        return json::parse(line.bytes).map_err(|json::Fault { at, what }| {
-            line.error(at, format!("not a line of an access log in the JSON format of thalweg serve: {what}"))
-        });
+/// Lines of another format that are kept.
+const BAD_LINES_MAX: usize = 5;
+
+impl<'a> Walk<'a> {
+    fn new(file: &'a str, format: &LogFormat, strict: bool) -> Self {
+        let reader = LogReader::new(format.clone());
+        Self { file, reader, strict, skipped: SkipCounts::default(), bad_lines: Vec::new(), lines: 0 }
     }
-    let logged = LogLine::parse_without_virtual_host(line.bytes).map_err(|fault| {
-        let advice = if fault == VIRTUAL_HOST { "; take it off each line, as by cut -d' ' -f2-" } else { "" };
-        line.error(fault.at, format!("not a line of an access log in common or combined format: {fault}{advice}"))
-    })?;
-    let request = match logged.request {
-        LoggedRequest::Line { method, target, .. } => Some((Cow::Borrowed(method), target.decode())),
-        LoggedRequest::Malformed(_) => None,
-    };
-    Ok(LogEntry { time_unix_s: logged.time_unix_s, request })
+
+    /// Reads so many lines of a log at most, and gives their requests out in their order. How many
+    /// came too late for their place.
+    fn all<E: From<ReadError>>(
+        &mut self,
+        source: Box<dyn BufRead + Send>,
+        lines_max: usize,
+        give: &mut impl FnMut(OrderedRequest<'_>) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        let mut lines = Lines::new(self.file, source);
+        let (mut window, mut target) = (Window::default(), String::new());
+        // A log that is being written has grown when it is read again.
+        while self.lines < lines_max
+            && let Some(line) = lines.next()?
+        {
+            self.lines = line.number;
+            let line = Line { bytes: line.bytes.trim_ascii_end(), ..line };
+            if line.bytes.is_empty() {
+                continue;
+            }
+            let logged = match self.reader.read(line.bytes) {
+                Ok(Some(logged)) => logged,
+                Ok(None) => continue,
+                Err(fault) => {
+                    let error = fault_of(line, &fault, self.reader.format());
+                    if self.strict {
+                        return Err(ReadError::from(error).into());
+                    }
+                    self.skipped.format += 1;
+                    if self.bad_lines.len() < BAD_LINES_MAX {
+                        self.bad_lines.push(error.to_string());
+                    }
+                    continue;
+                }
+            };
+            if let Some(method) = replayable(&logged.request, &mut self.skipped, &mut target) {
+                let (second, fraction_ns) = (logged.time_unix_s, logged.fraction_ns);
+                window.push(Logged { second, fraction_ns, method, target: target.as_bytes() }, give)?;
+            }
+        }
+        window.finish(give)?;
+        Ok(window.displaced())
+    }
+}
+
+/// The error of a log without a request: its first line that is none, if there is one.
+fn nothing_to_replay(file: &str, lines: usize, skipped: &SkipCounts, bad_lines: Vec<String>) -> ReadError {
+    let mut what = "the log contains no request that can be replayed".to_owned();
+    for (count, reason) in skipped.reasons().iter().filter(|(count, _)| *count > 0) {
+        let _ = write!(what, "; {reason}: {count}");
+    }
+    if let Some(first) = bad_lines.first() {
+        let _ = write!(what, "; the first one: {first}");
+    }
+    InputError::new(file, lines.max(1), 1, what).into()
+}
+
+/// The error of a line that is none of the log's format.
+fn fault_of(line: Line<'_>, fault: &LogFault, format: &LogFormat) -> InputError {
+    let advice = if *fault == VIRTUAL_HOST { "; --log-format vhost_combined reads such lines" } else { "" };
+    line.error(fault.at, format!("not a line of an access log in {format} format: {fault}{advice}"))
 }
 
 /// The method's number, and the target written in place of `text`, of a request that can be
 /// repeated; otherwise counts the reason.
-fn replayable(
-    request: Option<(Cow<'_, str>, Cow<'_, [u8]>)>,
-    skipped: &mut SkipCounts,
-    text: &mut String,
-) -> Option<u8> {
-    let Some((method, target)) = request else {
+fn replayable(request: &LoggedRequest<'_>, skipped: &mut SkipCounts, text: &mut String) -> Option<u8> {
+    let LoggedRequest::Line { method, target, .. } = request else {
         skipped.malformed += 1;
         return None;
     };
-    let Some(number) = METHODS.iter().position(|known| *known == method) else {
-        skipped.method += 1;
+    let Some(number) = METHODS.iter().position(|known| known == method) else {
+        *(if *method == "CONNECT" { &mut skipped.proxy } else { &mut skipped.method }) += 1;
         return None;
     };
     text.clear();
-    if !push_sendable(text, &target) || Target::parse(Method::from_name(&method), text.as_bytes()).is_err() {
-        skipped.target += 1;
-        return None;
+    let is_sendable = push_sendable(text, &target.decode());
+    match Target::parse(Method::from_name(method), text.as_bytes()) {
+        Ok(Target::Origin { .. } | Target::Asterisk) if is_sendable => Some(number as u8),
+        Ok(Target::Absolute { .. }) if is_sendable => {
+            skipped.proxy += 1;
+            None
+        }
+        _ => {
+            skipped.target += 1;
+            None
+        }
     }
-    Some(number as u8)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::input::text::LINE_BYTES_MAX;
-
-    const HEAD: ReplayHead<'_> = ReplayHead { authority: "h", version: Version::Http11, fields: &[] };
-
-    fn scan(text: impl Into<Vec<u8>>, speed: f64) -> Result<Recording, ReadError> {
-        let text: Arc<[u8]> = text.into().into();
-        Recording::scan("log", Box::new(move || Ok(Box::new(io::Cursor::new(text.clone())))), speed, &HEAD, None)
-    }
-
-    /// A log with a line for each second of the minute and request.
-    fn log(lines: &[(u32, &str)]) -> String {
-        let line = |(second, request): &(u32, &str)| {
-            format!("::1 - - [10/Oct/2000:20:55:{second:02} +0000] \"{request}\" 200 1 \"-\" \"-\"\n")
-        };
-        lines.iter().map(line).collect()
-    }
-
-    fn played(recording: &Recording) -> Vec<(u64, String)> {
-        let mut played = Vec::new();
-        recording.for_each(|ns, method, target| played.push((ns, format!("{method} {target}")))).unwrap();
-        played
-    }
-
-    /// Replays a log and compares its requests and their times.
-    fn check(lines: &[(u32, &str)], speed: f64, expected: &[(u64, &str)]) {
-        let shown: Vec<_> =
-            played(&scan(log(lines), speed).unwrap()).into_iter().map(|(ns, what)| (ns / 1_000_000, what)).collect();
-        let expected: Vec<_> = expected.iter().map(|(at, request)| (*at, (*request).to_owned())).collect();
-        assert_eq!(shown, expected);
-    }
-
-    #[test]
-    fn a_second_s_requests_are_spread_over_it() {
-        let lines = [
-            (0, "GET /a HTTP/1.1"),
-            (2, "GET /b HTTP/1.1"),
-            (2, "HEAD /a HTTP/1.0"),
-            (2, "GET /a HTTP/2.0"),
-            (2, "GET /c"),
-            (3, "GET /d HTTP/1.1"),
-        ];
-        let expected =
-            [(0, "GET /a"), (2000, "GET /b"), (2250, "HEAD /a"), (2500, "GET /a"), (2750, "GET /c"), (3000, "GET /d")];
-        check(&lines, 1.0, &expected);
-        check(&lines, 2.0, &expected.map(|(at, request)| (at / 2, request)));
-        check(&lines, 0.1, &expected.map(|(at, request)| (at * 10, request)));
-    }
-
-    #[test]
-    fn lines_out_of_order_are_sorted_and_keep_theirs_within_a_second() {
-        let lines = [(5, "GET /a HTTP/1.1"), (4, "GET /b HTTP/1.1"), (5, "GET /c HTTP/1.1"), (4, "GET /d HTTP/1.1")];
-        check(&lines, 1.0, &[(0, "GET /b"), (500, "GET /d"), (1000, "GET /a"), (1500, "GET /c")]);
-    }
-
-    #[test]
-    fn lines_that_cannot_be_replayed_are_counted_by_reason() {
-        let lines = [
-            (0, "POST /a HTTP/1.1"),
-            (0, "PRI * HTTP/2.0"),
-            (0, "-"),
-            (0, r"\x16\x03"),
-            (0, r"GET /\n HTTP/1.1"),
-            (0, "GET /a#b HTTP/1.1"),
-            (0, "GET a HTTP/1.1"),
-            (1, r"GET /\xc3\xa4\x22 HTTP/1.1"),
-            (2, "OPTIONS * HTTP/1.1"),
-            (3, "DELETE http://h/b HTTP/1.1"),
-        ];
-        check(&lines, 1.0, &[(0, "GET /%C3%A4\""), (1000, "OPTIONS *"), (2000, "DELETE http://h/b")]);
-        let summary = *scan(log(&lines), 1.0).unwrap().summary();
-        let skipped = SkipCounts { malformed: 2, method: 2, target: 3 };
-        let expected = LogSummary { requests: 3, skipped, displaced: 0, start_unix_s: 971_211_301 };
-        assert_eq!((summary, skipped.total()), (expected, 7));
-    }
-
-    #[test]
-    fn formats_may_change_within_a_log() {
-        let json =
-            r#"{"time":"2000-10-10T20:55:37Z","client":"::1","method":"GET","target":"/b","status":200,"bytes":1}"#;
-        let no_request = r#"{"time":"2000-10-10T20:55:37Z","client":"::1","status":503,"bytes":97}"#;
-        let text = format!("{}{json}\n{no_request}\n", log(&[(36, "GET /a HTTP/1.1")]));
-        let recording = scan(text, 1.0).unwrap();
-        assert_eq!((played(&recording)[1].0, recording.summary().skipped.malformed), (1_000_000_000, 1));
-    }
-
-    fn check_refused(text: &str, expected: &str) {
-        assert_eq!(scan(text, 1.0).unwrap_err().to_string(), expected);
-    }
-
-    #[test]
-    fn errors_are_named_with_their_place() {
-        let none = "the log contains no request that can be replayed";
-        check_refused("\n\n", &format!("log:2:1: {none}"));
-        check_refused(
-            &log(&[(0, "-"), (0, "-"), (1, "PUT / HTTP/1.1")]),
-            &format!("log:3:1: {none}; malformed requests: 2; methods with a body that is not in the log: 1"),
-        );
-        let text = log(&[(0, "GET /a HTTP/1.1")]) + "\nh ä - [x] \"GET / HTTP/1.1\" 200 1\n";
-        let format = "not a line of an access log in common or combined format";
-        check_refused(&text, &format!("log:3:7: {format}: expected a time such as [10/Oct/2000:13:55:36 -0700]"));
-        let format = "not a line of an access log in the JSON format of thalweg serve";
-        check_refused("\n{\"client\":3}\n", &format!("log:2:12: {format}: missing field `time`"));
-        let error = scan(vec![b'x'; LINE_BYTES_MAX + 1], 1.0).unwrap_err();
-        assert!(error.to_string().contains("more than"), "{error}");
-    }
-
-    #[test]
-    fn one_request_alone_has_its_second() {
-        for (speed, length_ns) in [(1.0, 1_000_000_000), (4.0, 250_000_000)] {
-            assert_eq!(scan(log(&[(7, "GET /a HTTP/1.1")]), speed).unwrap().length_ns(), length_ns);
-        }
-        let several = scan(log(&[(7, "GET /a HTTP/1.1"), (7, "GET /b HTTP/1.1")]), 1.0).unwrap();
-        assert_eq!(several.length_ns(), 1_000_000_000, "two of one second are half a second apart");
-    }
-
-    /// Verifies that requests lie where they belong although there are more of them in a second
-    /// than are kept.
-    #[test]
-    fn a_second_of_any_number_of_requests_is_spread_evenly() {
-        let count = 200_000;
-        let mut text = log(&[(3, "GET /a HTTP/1.1")]).repeat(count);
-        text.push_str(&log(&[(4, "GET /b HTTP/1.1"), (3, "GET /late HTTP/1.1")]));
-        let recording = scan(text, 1.0).unwrap();
-        let played = played(&recording);
-        assert_eq!((played.len(), recording.summary().displaced), (count + 2, 0));
-        for (index, (ns, _)) in played.iter().enumerate().take(count) {
-            assert_eq!(*ns, index as u64 * 1_000_000_000 / (count as u64 + 1));
-        }
-        assert_eq!(played[count].1, "GET /late");
-        assert_eq!(played[count + 1], (1_000_000_000, "GET /b".to_owned()));
-    }
-
-    #[test]
-    fn a_log_that_is_shorter_when_it_is_read_again_is_an_error_and_a_longer_one_is_not() {
-        use std::sync::atomic::{AtomicUsize, Ordering};
-        for (first, second, expected) in [(3, 2, None), (2, 3, Some(2))] {
-            let texts = [first, second]
-                .map(|count| Arc::<[u8]>::from(log(&[(7, "GET /a HTTP/1.1")]).repeat(count).into_bytes()));
-            let opened = AtomicUsize::new(0);
-            let open: OpenLog =
-                Box::new(move || Ok(Box::new(io::Cursor::new(texts[opened.fetch_add(1, Ordering::Relaxed)].clone()))));
-            let recording = Recording::scan("log", open, 1.0, &HEAD, None).unwrap();
-            let mut count = 0;
-            let result = recording.for_each(|_, _, _| count += 1);
-            match expected {
-                Some(expected) => assert_eq!((result.is_ok(), count), (true, expected)),
-                None => assert!(result.unwrap_err().to_string().contains("1 of its requests")),
-            }
-        }
-    }
-
-    #[test]
-    fn the_widest_span_of_years_does_not_overflow() {
-        let line = |year| format!("h - - [01/Jan/{year}:00:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n");
-        let recording = scan(line("9999") + &line("0001"), 1.0).unwrap();
-        assert_eq!((recording.summary().start_unix_s, played(&recording)[1].0), (-62_135_596_800, u64::MAX));
-    }
-}
+mod tests;

@@ -389,7 +389,7 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::{OpenLog, Recording, ReplayHead};
+    use crate::replay::{OpenLog, Recording, ReplayHead, ReplayOrders};
 
     const START: Instant = Instant::from_ns(1_000_000);
 
@@ -434,7 +434,7 @@ mod tests {
         let text = "h - - [10/Oct/2025:13:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n".repeat(2000);
         let log: OpenLog = Box::new(move || Ok(Box::new(std::io::Cursor::new(text.clone()))));
         let head = ReplayHead { authority: "h", version: thalweg_wire::Version::Http11, fields: &[] };
-        let recording = Arc::new(Recording::scan("log", log, 4.0, &head, None).unwrap());
+        let recording = Arc::new(Recording::scan("log", log, &ReplayOrders::at_speed(4.0), &head, None).unwrap());
         let recorded = Arrivals::Recorded(RecordedLoop::new(START, Feed::whole(&recording, 1, 3)));
         for (name, mut arrivals) in [
             ("1000/s", open(1000.0, 100, 0, 1)),

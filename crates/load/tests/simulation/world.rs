@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use thalweg_load::{
-    CheckTable, Engine, Extent, Feeder, LoopPlan, OpenLog, Plan, Progress, Recording, ReplayHead, RequestTemplate,
-    RequestText, RunFigures, StartBarrier, UserPlan, load_sessions, template,
+    CheckTable, Engine, Extent, Feeder, LoopPlan, OpenLog, Plan, Progress, Recording, ReplayHead, ReplayOrders,
+    RequestTemplate, RequestText, RunFigures, StartBarrier, UserPlan, load_sessions, template,
 };
 use thalweg_reactor::sim::{Sim, SimConfig};
 use thalweg_reactor::{App, LoopControl, run};
@@ -284,7 +284,8 @@ pub(crate) fn log_plan(entries: impl Iterator<Item = (u64, u64)>) -> Plan {
     let text: String = entries.into_iter().map(line).collect();
     let open: OpenLog = Box::new(move || Ok(Box::new(Cursor::new(text.clone()))));
     let head = ReplayHead { authority: "h", version: Version::Http11, fields: &[] };
-    let recording = Arc::new(Recording::scan("log", open, 1000.0, &head, Some(table)).expect("a log"));
+    let recording =
+        Arc::new(Recording::scan("log", open, &ReplayOrders::at_speed(1000.0), &head, Some(table)).expect("a log"));
     let total = recording.summary().requests;
     plan(LoopPlan::Recorded { recording }, Extent::Requests(total), 1)
 }

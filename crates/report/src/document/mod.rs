@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thalweg_load::{LogSummary, SkipCounts};
+use thalweg_load::{Recording, SkipCounts};
 use thalweg_measure::Verdict;
 use thalweg_measure::limit::{Limit, Statistic};
 use thalweg_measure::search::EndReason;
@@ -148,8 +148,14 @@ impl Document {
 }
 
 /// A log that was replayed: what of it, and what not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LogDocument {
+    /// Its format.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub format: String,
+    /// The detection of the format, if it was not given.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub detected: Option<String>,
     /// Requests that were replayed.
     pub requests: u64,
     /// Lines that were left out.
@@ -157,6 +163,12 @@ pub struct LogDocument {
     /// Requests so far behind later ones in the log that they were replayed later than at their
     /// logged times.
     pub displaced: u64,
+    /// Pauses that were shortened by `--gap-max`.
+    #[serde(default)]
+    pub pauses_shortened: u64,
+    /// By how much in all, in seconds of the log.
+    #[serde(default)]
+    pub shortened_s: f64,
 }
 
 /// Lines of a log that were left out, in all and by reason.
@@ -170,13 +182,27 @@ pub struct SkippedLines {
     pub method: u64,
     /// The target cannot be sent.
     pub target: u64,
+    /// The request was meant for a proxy: a whole URL, or CONNECT.
+    #[serde(default)]
+    pub proxy: u64,
+    /// The line has another format than the log.
+    #[serde(default)]
+    pub format: u64,
 }
 
-impl From<LogSummary> for LogDocument {
-    fn from(log: LogSummary) -> Self {
-        let SkipCounts { malformed, method, target } = log.skipped;
-        let skipped = SkippedLines { total: log.skipped.total(), malformed, method, target };
-        Self { requests: log.requests, skipped, displaced: log.displaced }
+impl From<&Recording> for LogDocument {
+    fn from(recording: &Recording) -> Self {
+        let log = recording.summary();
+        let SkipCounts { malformed, method, target, proxy, format } = log.skipped;
+        Self {
+            format: recording.format(),
+            detected: recording.detected().map(ToString::to_string),
+            requests: log.requests,
+            skipped: SkippedLines { total: log.skipped.total(), malformed, method, target, proxy, format },
+            displaced: log.displaced,
+            pauses_shortened: log.pauses_shortened,
+            shortened_s: log.shortened.as_secs_f64(),
+        }
     }
 }
 

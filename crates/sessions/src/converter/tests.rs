@@ -7,6 +7,7 @@ use crate::settings::{CONTENTS_BYTES_MAX, Contents};
 
 fn settings() -> Settings {
     Settings {
+        format: LogFormat::common(),
         client: Client::AddressAndAgent,
         gap_s: 100,
         burst_s: 1,
