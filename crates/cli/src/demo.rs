@@ -21,6 +21,7 @@ use thalweg_lab::trial::TestBed;
 use thalweg_load::{Check, Extent, LoopPlan, Pick, Plan, RequestText, template};
 use thalweg_measure::Limit;
 use thalweg_measure::limit::Statistic;
+use thalweg_measure::search::EstimateEnd;
 use thalweg_measure::statistics::rounds::PairPlan;
 use thalweg_measure::trial::OnInterrupt;
 use thalweg_report::document::{Compare, Document, Kind};
@@ -53,8 +54,6 @@ const LIMIT: &str = "p99<10ms";
 const WHOLE: Duration = Duration::from_secs(57);
 /// The trials of a search may take this much of it; calibration and diagnosis come on top.
 const SEARCH_BUDGET: Duration = Duration::from_secs(24);
-/// Width of the capacity's interval at which the search ends.
-const WIDTH: f64 = 0.05;
 /// A search that other programs have spoiled is repeated, if it can end within this time.
 const SEARCHED_BY: Duration = Duration::from_secs(36);
 /// The least time for another search.
@@ -91,7 +90,7 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<ExitCode, Failure> {
          {load_cpu}\n\n",
         server.url
     ))?;
-    let goal = SearchGoal { width: WIDTH, budget: SEARCH_BUDGET };
+    let goal = SearchGoal { end: EstimateEnd::within(SEARCH_BUDGET), budget: SEARCH_BUDGET };
     let (target, limits) = (server.url.clone(), vec![limit()]);
     let task = Task { command: "demo", target, limits, has_trials: true, goal: Some(goal) };
     let mut progress = Progress::new(interrupt.clone(), &ProgressOptions::default(), task);
@@ -197,7 +196,7 @@ fn find(
         lowest_rate: 100.0,
         initial_trial: Duration::from_millis(500),
         final_trial: Duration::from_secs(3),
-        width: WIDTH,
+        end: EstimateEnd::within(budget),
         budget,
         recovery: Duration::from_secs(8),
         overload: true,

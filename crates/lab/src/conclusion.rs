@@ -2,7 +2,7 @@
 //! the trials have shown.
 
 use thalweg_measure::Verdict;
-use thalweg_measure::search::{Collapse, EndReason, SearchResult, shape_of};
+use thalweg_measure::search::{Collapse, EndReason, SearchResult, USUAL_WIDTH, shape_of};
 use thalweg_report::document::{Find, LimitedBy, Overload, OverloadShape, Trial};
 use thalweg_units::display;
 
@@ -38,6 +38,7 @@ pub(crate) fn conclude(evidence: &Evidence<'_>) -> Conclusion {
             format!("{lost:.1} s of the trials were left out, because something else disturbed the client")
         }),
     );
+    notes.extend(passed_above(result, evidence.trials));
     notes.splice(0..0, contradicted.clone());
     let reasons = collapsed.into_iter().chain([reason]).chain(contradicted).collect();
     Conclusion {
@@ -198,6 +199,7 @@ fn notes(result: &SearchResult, limit: LimitedBy) -> Vec<String> {
     let mut note = |text: &str| notes.push(text.to_owned());
     match result.ended {
         EndReason::WidthReached => {}
+        EndReason::TimeOver => notes.extend(time_wanted(result)),
         EndReason::ClientCeiling => note("the client reached its ceiling before the target"),
         EndReason::LowestRate => note("the lowest rate already misses the limits"),
         EndReason::BudgetSpent => note("the time budget ran out before the interval was narrow enough"),
@@ -227,6 +229,32 @@ fn notes(result: &SearchResult, limit: LimitedBy) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// How long a narrower interval would take.
+fn time_wanted(result: &SearchResult) -> Option<String> {
+    let estimate = result.estimate?;
+    let seconds = result.to_usual_width_s.filter(|_| estimate.width() > USUAL_WIDTH)?;
+    let (width, usual) = (display::percent(estimate.width()), format!("{:.0}%", USUAL_WIDTH * 100.0));
+    let time = match seconds {
+        seconds if seconds < 90.0 => format!("{:.0} s", (seconds / 10.0).ceil() * 10.0),
+        seconds if seconds < 5400.0 => format!("{:.0} min", (seconds / 60.0).ceil()),
+        seconds => format!("{:.0} h", (seconds / 3600.0).ceil()),
+    };
+    Some(format!("the interval is {width} wide; with --width {usual} the search would take about {time}"))
+}
+
+/// The highest rate of a trial that passed although it lies above the interval.
+fn passed_above(result: &SearchResult, trials: &[Trial]) -> Option<String> {
+    let [_, high] = result.estimate?.interval95;
+    let offered = |trial: &&Trial| trial.offered_rate.unwrap_or(0.0);
+    let passed = trials.iter().filter(|trial| trial.verdict == Verdict::Pass && offered(trial) > high);
+    let highest = passed.max_by(|a, b| offered(a).total_cmp(&offered(b)))?;
+    let (rate, length) = (display::rate(offered(&highest)), display::time((highest.seconds * 1e9) as u64));
+    Some(format!(
+        "{rate} passed in a trial of {length}, above the interval: in so short a time a queue may not reach the limit yet; \
+         if a longer trial passes as well, the capacity is higher"
+    ))
 }
 
 /// Trials with few requests see few clusters of slow ones, and more than half of them see fewer

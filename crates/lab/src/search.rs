@@ -11,9 +11,10 @@ use std::time::Duration;
 use thalweg_load::{Extent, LoadError, LoopPlan, Pick, Plan, RateProfile, RequestText, Spacing, template};
 use thalweg_measure::limit::Statistic;
 use thalweg_measure::search::{
-    EndReason, Phase, PlanError, Search, SearchPlan, SearchResult, Step, TailLimit, TrialSummary,
+    BadRequests, EndReason, EstimateEnd, Phase, PlanError, Search, SearchPlan, SearchResult, Step, TailLimit,
+    TrialSummary,
 };
-use thalweg_measure::{Limit, Outcome, Verdict};
+use thalweg_measure::{Interval, Limit, Outcome, Verdict};
 use thalweg_report::document::Trial;
 use thalweg_units::display;
 use thalweg_wire::Version;
@@ -56,8 +57,8 @@ pub struct SearchSettings {
     pub initial_trial: Duration,
     /// Longest of the trials that the estimate rests on.
     pub final_trial: Duration,
-    /// Relative width of the interval at which the search ends.
-    pub width: f64,
+    /// When the estimate ends.
+    pub end: EstimateEnd,
     /// Time that the trials may take in all.
     pub budget: Duration,
     /// The time in which a target that has collapsed under an overload can recover.
@@ -189,7 +190,7 @@ fn diagnose(
 fn plan_of(settings: &SearchSettings, limits: &[Limit], hint: f64, ceiling: f64) -> SearchPlan {
     let mut plan = SearchPlan::new(settings.lowest_rate.min(ceiling), ceiling);
     plan.hint = Some(hint);
-    plan.width = settings.width;
+    plan.end = settings.end;
     plan.initial_trial = settings.initial_trial;
     plan.final_trial = settings.final_trial;
     plan.tail = tail_limit(limits);
@@ -219,12 +220,11 @@ fn carry_out(
     trials: &mut Vec<Trial>,
     watcher: &mut dyn Watcher,
 ) -> Result<SearchResult, SearchError> {
-    let tail = tail_limit(&test_bed.limits);
-    let mut disturbed = Duration::ZERO;
+    let (mut disturbed, mut usual_errors) = (Duration::ZERO, 1.0_f64);
     loop {
-        let (rate, duration, phase, stop_when_certain) = match search.step() {
+        let (rate, duration, phase, ends_at) = match search.step() {
             Step::Done(result) => return Ok(result),
-            Step::Trial { rate, duration, phase, stop_when_certain } => (rate, duration, phase, stop_when_certain),
+            Step::Trial { rate, duration, phase, ends_at } => (rate, duration, phase, ends_at),
             Step::Pause(length) => {
                 pause(test_bed, &mut search, length, settings.recovery, watcher);
                 if watcher.wants_stop() {
@@ -239,7 +239,7 @@ fn carry_out(
             // The backlog of a warm-up would be served in the place of what is measured.
             plan.warmup = Duration::ZERO;
         }
-        let request = TrialRequest { stop_when_certain, make_up: true, ..TrialRequest::new(phase.name(), plan) };
+        let request = TrialRequest { ends_at, make_up: true, ..TrialRequest::new(phase.name(), plan) };
         let one = test_bed.trial(&request, watcher)?;
         if watcher.wants_stop() {
             return Ok(search.end(EndReason::Interrupted));
@@ -254,7 +254,9 @@ fn carry_out(
             continue;
         }
         disturbed = Duration::ZERO;
-        search.record(summary(&one, rate, duration, test_bed.environment.now() - begun, tail));
+        usual_errors = usual_errors.min(share_of_errors(&one));
+        let cost = test_bed.environment.now() - begun;
+        search.record(summary(&one, rate, duration, cost, &test_bed.limits, usual_errors));
         if let Some(estimate) = search.estimate() {
             watcher.on_estimate(estimate.interval95);
         }
@@ -263,14 +265,15 @@ fn carry_out(
 }
 
 /// A trial as the search sees it.
-fn summary(one: &TrialResult, rate: f64, asked: Duration, cost: Duration, tail: Option<TailLimit>) -> TrialSummary {
-    let figures = &one.figures.trial;
-    let rates = figures.rates();
-    // A response that would have been in time without the client's lag is not slow for the target.
-    // A FAIL keeps what its verdict rests on.
-    let passed = one.judgement.verdict == Verdict::Pass;
-    let times = if passed { figures.without_lag.clone() } else { figures.response_time() };
-    let slow = tail.map(|tail| (times.count_above(tail.bound.as_nanos() as u64), times.count()));
+fn summary(
+    one: &TrialResult,
+    rate: f64,
+    asked: Duration,
+    cost: Duration,
+    limits: &[Limit],
+    usual_errors: f64,
+) -> TrialSummary {
+    let rates = one.figures.trial.rates();
     // A certain FAIL is that of the whole trial.
     let duration = if one.certain_after.is_some() { asked } else { one.disturbance.clean };
     TrialSummary {
@@ -281,8 +284,50 @@ fn summary(one: &TrialResult, rate: f64, asked: Duration, cost: Duration, tail: 
         goodput: rates.good,
         completed: rates.completed,
         p99_us: one.trial.response_time_us.p99,
-        slow,
+        bad: tail_limit(limits).map(|tail| bad_requests(one, tail, errors_allowed(limits), usual_errors)),
     }
+}
+
+/// The bad requests of a trial, by its intervals.
+///
+/// A request that failed counts by the share that the limit on errors allows, in units of the share
+/// that may be slow: a limit on errors that is wider is not missed by the same number of requests.
+/// Errors that come at every rate say nothing about one: `usual_errors` is their share.
+fn bad_requests(one: &TrialResult, tail: TailLimit, errors_allowed: f64, usual_errors: f64) -> BadRequests {
+    let figures = &one.figures.trial;
+    let bound_ns = tail.bound.as_nanos() as u64;
+    // Timeouts are slow, too.
+    let (errors, timeouts) = (figures.outcomes.errors(), figures.outcomes.count(Outcome::Timeout));
+    let usual = usual_errors * figures.outcomes.total() as f64;
+    let counted = (errors.saturating_sub(timeouts) as f64 - usual).max(0.0) / errors.max(1) as f64;
+    let weight = counted * (tail.share / errors_allowed.max(tail.share));
+    // A response that would have been in time without the client's lag is not slow for the target.
+    // A FAIL keeps what its verdict rests on.
+    let slow = figures.response_time().count_above(bound_ns);
+    let in_time = match one.judgement.verdict {
+        Verdict::Pass => figures.without_lag.count_above(bound_ns) as f64 / slow.max(1) as f64,
+        _ => 1.0,
+    };
+    let second = |interval: Interval| {
+        let slow = interval.response_time.count_above(bound_ns) as f64 * in_time.min(1.0);
+        let failed = interval.errors as f64 * weight;
+        (interval.completed.max(interval.response_time.count()), (slow + failed).round() as u64)
+    };
+    let seconds: Vec<(u64, u64)> = figures.intervals.intervals().map(second).collect();
+    BadRequests::of_seconds(&seconds, (errors as f64 * weight).round() as u64)
+}
+
+/// The share of a trial's requests that ended in an error.
+fn share_of_errors(one: &TrialResult) -> f64 {
+    let outcomes = &one.figures.trial.outcomes;
+    outcomes.errors() as f64 / outcomes.total().max(1) as f64
+}
+
+/// The share of requests that may fail.
+fn errors_allowed(limits: &[Limit]) -> f64 {
+    let shares =
+        limits.iter().filter_map(|limit| if let Limit::Errors { share, .. } = limit { Some(*share) } else { None });
+    shares.reduce(f64::min).unwrap_or(0.0)
 }
 
 /// Waits for `length` without sending anything, so that the target can recover.

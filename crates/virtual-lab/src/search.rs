@@ -9,7 +9,7 @@ use thalweg_lab::environment::Environment;
 use thalweg_lab::search::{SearchError, SearchSettings, find};
 use thalweg_lab::trial::TestBed;
 use thalweg_load::{LoopPlan, Plan, RateProfile, Spacing};
-use thalweg_measure::search::EndReason;
+use thalweg_measure::search::{EndReason, EstimateEnd};
 use thalweg_measure::{Limit, Verdict};
 use thalweg_yardstick::{Arrivals, Model};
 
@@ -21,7 +21,6 @@ use crate::watcher::Quiet;
 /// The defaults of `thalweg find`.
 const TRIAL: Duration = Duration::from_secs(10);
 const SHORT_TRIAL: Duration = Duration::from_millis(500);
-const WIDTH: f64 = 0.03;
 const BUDGET: Duration = Duration::from_secs(600);
 const RECOVERY: Duration = Duration::from_secs(60);
 const LOWEST_RATE: f64 = 10.0;
@@ -113,7 +112,7 @@ pub fn settings(base: Plan) -> SearchSettings {
         lowest_rate: LOWEST_RATE,
         initial_trial: SHORT_TRIAL,
         final_trial: TRIAL,
-        width: WIDTH,
+        end: EstimateEnd::DEFAULT,
         budget: BUDGET,
         recovery: RECOVERY,
         overload: true,

@@ -11,6 +11,7 @@ use thalweg_lab::target::Target;
 use thalweg_lab::trial::TestBed;
 use thalweg_load::{Extent, LoopPlan, Plan, RateProfile};
 use thalweg_measure::Limit;
+use thalweg_measure::search::EstimateEnd;
 use thalweg_report::document::{Document, Kind};
 
 use crate::arrivals::CONNECTIONS_DEFAULT;
@@ -103,12 +104,13 @@ pub(super) fn search(
     let client_command = second_client::command(&given, &options.targets);
     let test_bed = TestBed { client_command, path_check, ..TestBed::new(target, limits) };
     let test_bed = test_bed.observed_by(observer);
+    let (end, budget) = options.end();
     let task = Task {
         command: "find",
         target: test_bed.target.shown.clone(),
         limits: test_bed.limits.clone(),
         has_trials: true,
-        goal: Some(SearchGoal { width: options.width, budget: options.budget }),
+        goal: Some(SearchGoal { end, budget }),
     };
     let mut progress = Progress::new(interrupt.clone(), &options.output.progress, task);
     let settings = SearchSettings {
@@ -116,8 +118,8 @@ pub(super) fn search(
         lowest_rate: LOWEST_RATE,
         initial_trial: probe,
         final_trial: options.duration,
-        width: options.width,
-        budget: options.budget,
+        end,
+        budget,
         recovery: options.recovery,
         overload: options.overload == OverloadOption::Yes,
         bottleneck: true,
@@ -151,8 +153,12 @@ fn settings(options: &FindOptions, target: &Target, plan: &Plan, probe: Duration
     let mut settings = load_options::settings(&options.load, &options.request, target, plan);
     settings.insert("duration".to_owned(), format!("{:?}", options.duration));
     settings.insert("probe".to_owned(), format!("{probe:?}"));
-    settings.insert("width".to_owned(), options.width.to_string());
-    settings.insert("budget".to_owned(), format!("{:?}", options.budget));
+    let (end, budget) = options.end();
+    match end {
+        EstimateEnd::Width(width) => settings.insert("width".to_owned(), width.to_string()),
+        EstimateEnd::Time(time) => settings.insert("estimate".to_owned(), format!("{time:?}")),
+    };
+    settings.insert("budget".to_owned(), format!("{budget:?}"));
     settings.insert("recovery".to_owned(), format!("{:?}", options.recovery));
     for (name, value) in
         [("restarts", options.restarts.map(|count| count.to_string())), ("restart-cmd", options.restart_cmd.clone())]

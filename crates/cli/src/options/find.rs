@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use thalweg_lab::client_process::ClientShare;
+use thalweg_measure::search::EstimateEnd;
 use thalweg_units::{parse_percent, parse_seconds};
 
 use super::headings::{OBSERVATION, SEARCH};
@@ -50,14 +51,15 @@ pub(crate) struct FindOptions {
     /// Length of the first, short trials [default: a twentieth of --duration]
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, hide_short_help = true)]
     pub probe: Option<Duration>,
-    /// Width of the 95 % interval to end at
+    /// Width of the 95 % interval to end at, such as 3%
     ///
-    /// Of the capacity, relative to it.
-    #[arg(long, value_name = "SHARE", value_parser = parse_percent, default_value = "3%")]
-    pub width: f64,
-    /// Maximum total time of all trials
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "10m")]
-    pub budget: Duration,
+    /// Of the capacity, relative to it. Without it the search ends after about 45 s, or after
+    /// --budget, with the interval that it has then.
+    #[arg(long, value_name = "SHARE", value_parser = parse_percent)]
+    pub width: Option<f64>,
+    /// Maximum total time of all trials [default: 10m with --width, else about 45s]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    pub budget: Option<Duration>,
     /// Whether to end with trials of up to twice the capacity, to see what an overload does
     #[arg(long, value_enum, default_value_t = OverloadOption::Yes, hide_short_help = true)]
     pub overload: OverloadOption,
@@ -93,6 +95,20 @@ pub(crate) struct FindOptions {
     #[command(flatten)]
     pub output: OutputOptions,
 }
+
+impl FindOptions {
+    /// When the estimate ends, and how long all trials may take.
+    pub(crate) fn end(&self) -> (EstimateEnd, Duration) {
+        match (self.width, self.budget) {
+            (Some(width), budget) => (EstimateEnd::Width(width), budget.unwrap_or(BUDGET)),
+            (None, None) => (EstimateEnd::DEFAULT, BUDGET),
+            (None, Some(budget)) => (EstimateEnd::within(budget), budget),
+        }
+    }
+}
+
+/// Time for all trials of a search that was given none.
+const BUDGET: Duration = Duration::from_secs(600);
 
 fn parse_share(text: &str) -> Result<ClientShare, String> {
     ClientShare::parse(text).ok_or_else(|| "expected RATE,SECONDS,CPU".to_owned())

@@ -10,6 +10,7 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{LineGauge, Sparkline, Widget};
 use thalweg_measure::Verdict;
+use thalweg_measure::search::EstimateEnd;
 use thalweg_units::display;
 
 use super::history::Bin;
@@ -228,8 +229,11 @@ fn capacity(view: &View, shows_goal: bool) -> Line<'static> {
     let (text, goal) = match (view.interval95, view.bracket(), view.task.goal) {
         (Some([low, high]), _, goal) => {
             let width = view.width().zip(goal).map(|(width, goal)| {
-                let goal = format!(", goal {}", display::percent(goal.width));
-                format!(" ({}{})", display::percent(width), if shows_goal { &goal } else { "" })
+                let goal = match goal.end {
+                    EstimateEnd::Width(width) if shows_goal => format!(", goal {}", display::percent(width)),
+                    EstimateEnd::Width(_) | EstimateEnd::Time(_) => String::new(),
+                };
+                format!(" ({}{goal})", display::percent(width))
             });
             (format!("capacity {} to {}", bare(low), display::rate(high)), width.unwrap_or_default())
         }
@@ -240,7 +244,7 @@ fn capacity(view: &View, shows_goal: bool) -> Line<'static> {
         (None, [None, Some(high)], _) => (format!("capacity below {}", display::rate(high)), String::new()),
         (None, [None, None], _) => ("capacity not known yet".to_owned(), String::new()),
     };
-    let left = view.estimate_left().filter(|left| !left.is_zero());
+    let left = view.left().filter(|left| !left.is_zero());
     let left = match (left, view.task.goal) {
         (Some(left), _) => format!("; about {} left", minutes(left)),
         (None, Some(goal)) => format!("; at most {} left", minutes(goal.budget.saturating_sub(view.spent))),
@@ -363,7 +367,7 @@ mod tests {
     }
 
     fn search() -> View {
-        let goal = SearchGoal { width: 0.03, budget: Duration::from_secs(600) };
+        let goal = SearchGoal { end: EstimateEnd::Width(0.03), budget: Duration::from_secs(600) };
         let mut view = run();
         view.task = Task { goal: Some(goal), has_trials: true, ..view.task };
         view.phase = "confirm".to_owned();

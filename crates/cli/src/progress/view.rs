@@ -7,6 +7,7 @@ use std::time::Duration;
 use thalweg_lab::trial::describe_load;
 use thalweg_load::{Extent, Plan, Snapshot};
 use thalweg_measure::limit::{Limit, Statistic};
+use thalweg_measure::search::EstimateEnd;
 use thalweg_measure::{Interval, Verdict};
 use thalweg_report::document::Trial;
 
@@ -33,8 +34,8 @@ pub(crate) struct Task {
 /// The goal of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SearchGoal {
-    /// Relative width of the interval at which the estimate ends.
-    pub width: f64,
+    /// When the estimate ends.
+    pub end: EstimateEnd,
     /// The time that the trials may take in all.
     pub budget: Duration,
 }
@@ -179,13 +180,18 @@ impl View {
         self.interval95.map(|[low, high]| (high - low) / (f64::midpoint(low, high)).max(1e-9))
     }
 
-    /// The time that the estimate will take until its interval is narrow enough, if it goes on as
-    /// so far: the interval narrows with the square root of the time.
-    pub(super) fn estimate_left(&self) -> Option<Duration> {
+    /// The time that the search still takes. That of an estimate to a width is known once there is
+    /// an interval, if it goes on as so far: it narrows with the square root of the time.
+    pub(super) fn left(&self) -> Option<Duration> {
         let goal = self.task.goal?;
-        let spent = self.spent.checked_sub(self.estimate_from?)?;
-        let ratio = self.width()? / goal.width.max(1e-9);
-        let left = spent.mul_f64((ratio * ratio - 1.0).clamp(0.0, 1e6));
+        let left = match goal.end {
+            EstimateEnd::Time(time) => (time + OTHER_PARTS).saturating_sub(self.spent),
+            EstimateEnd::Width(width) => {
+                let spent = self.spent.checked_sub(self.estimate_from?)?;
+                let ratio = self.width()? / width.max(1e-9);
+                spent.mul_f64((ratio * ratio - 1.0).clamp(0.0, 1e6))
+            }
+        };
         Some(left.min(goal.budget.saturating_sub(self.spent)))
     }
 
@@ -202,6 +208,9 @@ impl View {
 
 /// The phase of the trial against the built-in sink.
 const CALIBRATION: &str = "calibrate";
+/// About the time that a search takes before its bracket and after its estimate: first estimate,
+/// calibration, overload and diagnosis.
+const OTHER_PARTS: Duration = Duration::from_secs(15);
 /// The phase of the trials that the estimate rests on.
 const ESTIMATE_PHASE: &str = "confirm";
 
@@ -232,18 +241,24 @@ mod tests {
 
     #[test]
     fn the_time_left_follows_from_the_width() {
-        let goal = SearchGoal { width: 0.03, budget: Duration::from_secs(600) };
+        let goal = SearchGoal { end: EstimateEnd::Width(0.03), budget: Duration::from_secs(600) };
         let mut view = View::new(Task { goal: Some(goal), ..Task::default() });
-        assert_eq!(view.estimate_left(), None);
+        assert_eq!(view.left(), None);
         view.estimate_from = Some(Duration::from_secs(20));
         view.spent = Duration::from_secs(60);
         view.interval95 = Some([970.0, 1030.0]);
         // Twice as wide as wanted: four times the time.
-        assert!(view.estimate_left().is_some_and(|left| left.abs_diff(Duration::from_secs(120)).as_millis() < 10));
+        assert!(view.left().is_some_and(|left| left.abs_diff(Duration::from_secs(120)).as_millis() < 10));
         view.interval95 = Some([500.0, 1500.0]);
-        assert_eq!(view.estimate_left(), Some(Duration::from_secs(540)));
+        assert_eq!(view.left(), Some(Duration::from_secs(540)));
         view.interval95 = Some([990.0, 1010.0]);
-        assert_eq!(view.estimate_left(), Some(Duration::ZERO));
+        assert_eq!(view.left(), Some(Duration::ZERO));
+        // A search to a time knows it from the beginning.
+        let goal = SearchGoal { end: EstimateEnd::Time(Duration::from_secs(33)), ..goal };
+        let mut view = View::new(Task { goal: Some(goal), ..Task::default() });
+        assert_eq!(view.left(), Some(Duration::from_secs(33) + OTHER_PARTS));
+        view.spent = Duration::from_secs(60);
+        assert_eq!(view.left(), Some(Duration::ZERO));
     }
 
     #[test]

@@ -35,6 +35,7 @@ impl Case {
             recovered: None,
             estimate_trial: Duration::from_secs(10),
             samples_wanted: None,
+            to_usual_width_s: None,
             limited_by_client: false,
             ended: EndReason::WidthReached,
             collapse: None,

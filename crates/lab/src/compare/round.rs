@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use thalweg_load::{Extent, LoopPlan, Plan, RateProfile, Spacing};
 use thalweg_measure::limit::Statistic;
+use thalweg_measure::search::EstimateEnd;
 use thalweg_measure::{Outcome, Verdict};
 use thalweg_report::document::{CompareEnd, Trial};
 use thalweg_units::display;
@@ -265,7 +266,7 @@ impl<'a> Rounds<'a> {
             lowest_rate: 10.0,
             initial_trial: duration / 4,
             final_trial: duration,
-            width: SEARCH_WIDTH,
+            end: EstimateEnd::Width(SEARCH_WIDTH),
             budget: duration * SEARCH_BUDGET,
             recovery: duration * SEARCH_BUDGET,
             overload: false,

@@ -75,7 +75,7 @@ fn settings() -> SearchSettings {
         lowest_rate: 10.0,
         initial_trial: Duration::from_millis(500),
         final_trial: Duration::from_secs(2),
-        width: 0.1,
+        end: EstimateEnd::Width(0.1),
         budget: Duration::from_secs(120),
         recovery: Duration::from_secs(20),
         overload: false,
@@ -100,9 +100,18 @@ impl Searched {
     }
 }
 
-fn search(settings: &SearchSettings, mut notes: Notes, script: impl FnMut(Offer) -> Answer + 'static) -> Searched {
+fn search(settings: &SearchSettings, notes: Notes, script: impl FnMut(Offer) -> Answer + 'static) -> Searched {
+    search_within(&["p99<50ms"], settings, notes, script)
+}
+
+fn search_within(
+    limits: &[&str],
+    settings: &SearchSettings,
+    mut notes: Notes,
+    script: impl FnMut(Offer) -> Answer + 'static,
+) -> Searched {
     let world = Rc::new(ScriptedWorld::new(0.95 * CAPACITY, script));
-    let limits = vec!["p99<50ms".parse().expect("a limit")];
+    let limits = limits.iter().map(|limit| limit.parse().expect("a limit")).collect();
     let test_bed = TestBed::within(world.clone(), ScriptedWorld::target(), limits);
     let conclusion = find(&test_bed, settings, &mut notes);
     Searched { conclusion, world, notes }
@@ -122,6 +131,31 @@ fn a_search_finds_the_capacity_after_a_hint_and_a_calibration() {
         trials.iter().filter(|trial| trial.loop_kind == LoopKind::Closed).map(|trial| &*trial.phase).collect();
     assert_eq!(closed, ["calibrate", "probe"], "in the order of documents");
     assert_eq!(trials.len(), searched.world.offers.borrow().len());
+}
+
+/// Errors that a limit of their own allows are no slow requests.
+#[test]
+fn errors_within_their_limit_do_not_lower_the_capacity() {
+    let script = |offer| Answer { good: 0.985, ..steady(offer) };
+    let searched = search_within(&["p99<50ms", "errors<2%"], &settings(), Notes::default(), script);
+    let [low, high] = searched.find().interval95.expect("an interval");
+    assert!(low <= CAPACITY && CAPACITY <= high, "{low} to {high}");
+    // Without that limit the target carries nothing.
+    let searched = search_within(&["p99<50ms"], &settings(), Notes::default(), script);
+    assert_eq!(searched.find().lower_bound, None);
+}
+
+/// A search to a time ends with the interval that it has, and says how long a narrower one takes.
+#[test]
+fn a_search_to_a_time_ends_with_its_interval() {
+    let end = EstimateEnd::Time(Duration::from_secs(15));
+    let searched = search(&SearchSettings { end, ..settings() }, Notes::default(), steady);
+    let find = searched.find();
+    assert_eq!(find.ended, Some(EndReason::TimeOver));
+    let [low, high] = find.interval95.expect("an interval");
+    assert!(low <= CAPACITY && CAPACITY <= high, "{low} to {high}");
+    assert!(find.notes.iter().any(|note| note.contains("with --width 3%")), "{:?}", find.notes);
+    assert!(searched.world.now() < Duration::from_secs(22), "{:?}", searched.world.now());
 }
 
 /// A trial that is INVALID at a rate which the client reaches easily does not count against the
@@ -176,7 +210,8 @@ fn a_target_that_collapses_is_given_time_to_recover() {
         is_collapsed |= offer.rate.is_some_and(|rate| rate > 1.05 * CAPACITY);
         if is_collapsed { Answer::slow() } else { steady(offer) }
     };
-    let searched = search(&settings(), Notes::default(), script);
+    let settings = SearchSettings { overload: true, ..settings() };
+    let searched = search(&settings, Notes::default(), script);
     let find = searched.find();
     assert!(searched.world.paused.get() > Duration::ZERO && searched.notes.pauses > 0, "{:?}", searched.notes.phases);
     assert!(searched.notes.phases.iter().any(|phase| phase == "recover"), "{:?}", searched.notes.phases);
@@ -206,14 +241,15 @@ fn an_interruption_ends_a_pause_at_once() {
         overloaded |= offer.rate.is_some_and(|rate| rate > 1.05 * CAPACITY);
         if overloaded { Answer::slow() } else { steady(offer) }
     };
-    let searched = search(&settings(), Notes::stopping(|notes| notes.pauses == 3), script);
+    let settings = SearchSettings { overload: true, ..settings() };
+    let searched = search(&settings, Notes::stopping(|notes| notes.pauses == 3), script);
     assert_eq!(searched.find().ended, Some(EndReason::Interrupted));
     assert_eq!((searched.notes.pauses, searched.world.paused.get()), (3, 3 * POLL_INTERVAL));
 }
 
 #[test]
 fn a_search_ends_within_its_budget() {
-    let settings = SearchSettings { budget: Duration::from_secs(8), width: 0.001, ..settings() };
+    let settings = SearchSettings { budget: Duration::from_secs(8), end: EstimateEnd::Width(0.001), ..settings() };
     let searched = search(&settings, Notes::default(), steady);
     assert_eq!(searched.find().ended, Some(EndReason::BudgetSpent));
     let full_speed = 2 * (FULL_SPEED_TRIAL + FULL_SPEED_WARMUP) + Duration::from_secs(1);

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use thalweg_load::{Extent, LoopPlan, Plan};
+use thalweg_measure::search::EstimateEnd;
 use thalweg_measure::{Limit, Verdict};
 use thalweg_report::document::{Find, LimitedBy, SuiteName, Trial, Unit};
 use thalweg_units::display;
@@ -61,7 +62,7 @@ pub(super) fn measure(stage: &mut Stage<'_>) -> Result<(), Stop> {
         lowest_rate: LOWEST_RATE,
         initial_trial: (trial / 20).max(SHORT_TRIAL_MIN),
         final_trial: trial,
-        width: WIDTH,
+        end: EstimateEnd::Width(WIDTH),
         budget: stage.settings.time(BUDGET, BUDGET_MIN),
         recovery: stage.settings.time(RECOVERY, RECOVERY_MIN),
         overload: false,

@@ -86,8 +86,9 @@ pub struct TrialRequest<'a> {
     pub phase: &'a str,
     /// Its load.
     pub plan: Plan,
-    /// Whether it ends as soon as FAIL is certain, whatever the rest of it might bring.
-    pub stop_when_certain: bool,
+    /// It ends when so many times the allowed bad requests make FAIL certain, whatever the rest of
+    /// it might bring; `None` if it goes on to its end.
+    pub ends_at: Option<f64>,
     /// Whether the time in which others kept the client from its work is left out, and the trial
     /// goes on for as long, up to twice its length.
     pub make_up: bool,
@@ -98,7 +99,7 @@ pub struct TrialRequest<'a> {
 impl<'a> TrialRequest<'a> {
     /// A trial that takes its planned time.
     pub fn new(phase: &'a str, plan: Plan) -> Self {
-        Self { phase, plan, stop_when_certain: false, make_up: false, on_interrupt: OnInterrupt::Invalid }
+        Self { phase, plan, ends_at: None, make_up: false, on_interrupt: OnInterrupt::Invalid }
     }
 }
 
@@ -219,8 +220,8 @@ impl TestBed {
             plan.extension_max = length;
         }
         plan.observed = watcher.wants_intervals();
-        let certainty = Certainty::new(&self.limits, plan.arrivals.kind(), plan.offered_max());
-        let certainty = request.stop_when_certain.then_some(certainty);
+        let certainty = |times| Certainty::new(&self.limits, plan.arrivals.kind(), plan.offered_max()).beyond(times);
+        let certainty = request.ends_at.map(certainty);
         let cpus = plan.cpus.clone();
         let observing = TrialObservation::begin(self.observer(&cpus));
         let at_s = self.environment.now().as_secs_f64();

@@ -3,6 +3,13 @@
 use super::load::LoadClass;
 use super::state::{REACH_MAX, Search};
 
+/// The first rate and the second one, as shares of the hint.
+const FIRST_OF_HINT: f64 = 0.65;
+const NEAR_HINT: f64 = 0.82;
+/// The ratio of steps from there on, which grow after so many.
+const STEP_NEAR: f64 = 1.07;
+const STEPS_NEAR: f64 = 6.0;
+
 /// The loads that matter at one goal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
@@ -30,7 +37,7 @@ impl Search {
         match (bounds.lower, bounds.top()) {
             (None, None) => Decision::Try(self.first_rate()),
             (Some(lower), None) if lower >= self.plan.client_ceiling => Decision::GoalReached,
-            (Some(lower), None) => Decision::Try((lower * self.step_outwards()).min(self.plan.client_ceiling)),
+            (Some(lower), None) => Decision::Try(self.next_above(lower).min(self.plan.client_ceiling)),
             (None, Some(top)) if top <= self.plan.lowest_rate => Decision::GoalReached,
             (None, Some(top)) => Decision::Try((top / self.step_outwards()).max(self.plan.lowest_rate)),
             (Some(lower), Some(top)) if (top - lower) / top <= self.goals[self.goal].width => Decision::GoalReached,
@@ -47,10 +54,22 @@ impl Search {
         (undecided && matters).then_some(load.rate)
     }
 
-    /// The first rate: half the hint, or the lowest rate.
+    /// The first rate: a part of the hint, or the lowest rate.
     fn first_rate(&self) -> f64 {
-        let half_hint = self.plan.hint.filter(|hint| hint.is_finite()).map(|hint| hint / 2.0);
-        half_hint.unwrap_or(self.plan.lowest_rate).clamp(self.plan.lowest_rate, self.plan.client_ceiling)
+        let of_hint = self.plan.hint.filter(|hint| hint.is_finite()).map(|hint| hint * FIRST_OF_HINT);
+        of_hint.unwrap_or(self.plan.lowest_rate).clamp(self.plan.lowest_rate, self.plan.client_ceiling)
+    }
+
+    /// The next rate above one that is carried. A hint is approached in small steps: an overload
+    /// may change the target, and most hints are near the capacity.
+    fn next_above(&mut self, lower: f64) -> f64 {
+        let Some(hint) = self.plan.hint.filter(|hint| hint.is_finite()) else { return lower * self.step_outwards() };
+        let near = hint * NEAR_HINT;
+        if lower < near * 0.99 {
+            return near.min(lower * REACH_MAX);
+        }
+        let steps = (lower / near).max(1.0).ln() / STEP_NEAR.ln();
+        lower * STEP_NEAR.powf((steps - STEPS_NEAR).max(1.0)).min(REACH_MAX)
     }
 
     fn step_outwards(&mut self) -> f64 {

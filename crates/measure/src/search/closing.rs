@@ -19,7 +19,10 @@ impl Search {
     /// Ends the estimate, and begins the trials under overload where the threshold is known.
     pub(super) fn begin_closing(&mut self) -> Step {
         let ended = self.natural_end();
-        let estimate = self.estimate().filter(|_| self.plan.overload && ended == EndReason::WidthReached);
+        self.estimated_at = Some(self.spent);
+        let estimate = self
+            .estimate()
+            .filter(|_| self.plan.overload && matches!(ended, EndReason::WidthReached | EndReason::TimeOver));
         let Some(estimate) = estimate else { return Step::Done(self.result(None)) };
         let ceiling = self.plan.client_ceiling;
         let mut rates: Vec<f64> =

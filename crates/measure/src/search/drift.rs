@@ -1,13 +1,12 @@
 //! Movement of the threshold during a search.
 //!
 //! Trials at one rate disagree by chance, in any order. Where early ones pass and late ones fail
-//! (or the reverse), more than the spread explains, the threshold has moved. The hypothesis "one
-//! threshold" is compared with "one before and another one after a trial" by their Bayes factor,
-//! averaged over all such trials. If the second one is much more likely, the interval covers both
+//! (or the reverse), more than chance explains, the threshold has moved. The hypothesis "one
+//! threshold" is compared with "one before and another one after a trial" by the deviance that is
+//! left, for each such trial. If the second one fits much better, the interval covers both
 //! thresholds.
 
-use super::threshold::{Estimate, Likelihoods};
-use super::trial::Evidence;
+use super::threshold::{Allowed, Estimate, Evidence, Profile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -25,31 +24,34 @@ pub struct Drift {
 }
 
 /// With fewer trials on one side, one of them by chance could look like a movement.
-const TRIALS_MIN: usize = 3;
-/// Bayes factor from which on a movement is said. Jeffreys calls 10 strong.
-const FACTOR_MIN: f64 = 10.0;
-/// The threshold may have moved as far as this, relative to the rate.
-const RANGE: f64 = 0.12;
+const TRIALS_MIN: usize = 2;
+/// The deviance that two thresholds have to explain.
+const GAIN_MIN: f64 = 10.0;
 
-/// The movement that these trials show around an estimate, in order of time.
-pub(super) fn seen(trials: &[Evidence], estimate: &Estimate) -> Option<Drift> {
+/// The movement that these trials show, in order of time.
+pub(super) fn seen(trials: &[Evidence], allowed: Allowed) -> Option<Drift> {
     if trials.len() < 2 * TRIALS_MIN {
         return None;
     }
-    let centre = estimate.threshold.ln();
-    let likelihoods = Likelihoods::of(trials, centre - RANGE, centre + RANGE);
-    let splits = TRIALS_MIN..=trials.len() - TRIALS_MIN;
-    let factors: Vec<(f64, usize)> = splits.map(|split| (likelihoods.factor_of_change(split), split)).collect();
-    let mean = factors.iter().map(|(factor, _)| factor).sum::<f64>() / factors.len() as f64;
-    if mean < FACTOR_MIN {
-        return None;
-    }
-    let (_, split) = factors.into_iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let interval = |trials: &[Evidence]| {
-        super::threshold::Posterior::of(trials, (centre - RANGE).exp(), (centre + RANGE).exp()).estimate().interval95
+    let single = Profile::of(trials, allowed).least;
+    let split_at = |split: usize| {
+        let (before, after) = trials.split_at(split);
+        (Profile::of(before, allowed), Profile::of(after, allowed))
     };
-    let (before, after) = trials.split_at(split);
-    Some(Drift { before: interval(before), after: interval(after), trials_before: split, trials_after: after.len() })
+    let splits = TRIALS_MIN..=trials.len() - TRIALS_MIN;
+    let gains = splits.map(|split| {
+        let (before, after) = split_at(split);
+        (single - before.least - after.least, split)
+    });
+    let (_, split) = gains.filter(|(gain, _)| *gain >= GAIN_MIN).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let (before, after) = split_at(split);
+    let interval = |profile: &Profile| {
+        let [low, high] = profile.bounds();
+        let known = low.or(high);
+        known.map(|known| [low.unwrap_or(known), high.unwrap_or(known)])
+    };
+    let (before, after) = (interval(&before)?, interval(&after)?);
+    Some(Drift { before, after, trials_before: split, trials_after: trials.len() - split })
 }
 
 impl Drift {

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub enum EndReason {
     /// The interval of the threshold is as narrow as requested.
     WidthReached,
+    /// The time of a search that was asked for no width is over.
+    TimeOver,
     /// The highest load that the client can offer is confirmed: the capacity lies above.
     ClientCeiling,
     /// Already the lowest rate fails, or is beyond the client.

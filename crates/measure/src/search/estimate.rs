@@ -1,32 +1,38 @@
-//! The second part of a search: trials of the final length, each at the rate where it is expected
-//! to tell most about the threshold per second, until the threshold's interval is narrow enough.
+//! The second part of a search: trials of the final length, each in the middle of the interval that
+//! the trials so far leave, until the time is over or the interval is narrow enough.
 
 use super::EndReason;
 use super::bracket::{Decision, between, round};
 use super::load::LoadClass;
 use super::state::{BRACKET, ESTIMATE, Search};
-use super::threshold::{Estimate, Posterior};
-use super::trial::{Evidence, Sensitivity, TrialEvidence, TrialSummary};
+use super::threshold::{Allowed, Estimate, Evidence, Profile};
+use super::trial::HistoryEntry;
 use crate::trial::Verdict;
 use std::time::Duration;
 
 /// The estimate never rests on fewer trials of the final length.
-const TRIALS_MIN: usize = 4;
-/// Share of trials of the final length whose result has nothing to do with the rate.
-const LAPSE: f64 = 0.01;
-/// The same of shorter ones, which are too short to be trusted with more than a rough place.
-const LAPSE_SHORT: f64 = 0.08;
-/// Rates are tried at distances of this share of the interval's final width, so that some of them
-/// are tried again.
-const RATES_OF_WIDTH: f64 = 1.0 / 3.0;
+const TRIALS_MIN: usize = 3;
 /// Time that a trial takes beside warm-up and schedule: connections to open, requests to end.
-const OVERHEAD: f64 = 0.25;
-/// Share of its length after which a trial far above the threshold is certain to fail.
-const EARLIEST_END: f64 = 0.1;
-/// Rates that are compared at most.
-const RATES_MAX: i64 = 24;
-/// How far from the rates tried the threshold may be at most.
-const REACH: f64 = 2.0;
+const OVERHEAD: Duration = Duration::from_millis(250);
+/// Rates are tried at distances of this share of the interval, so that some of them are tried
+/// again.
+const RATES_OF_WIDTH: f64 = 0.125;
+/// An interval that is open on one side is followed in steps of this ratio.
+const FOLLOW: f64 = 1.03;
+/// The first rate, as a share of the highest that a short trial has passed.
+const BELOW_BRACKET: f64 = 0.97;
+/// Bad requests of a trial that failed by something else, in units of those that it may have.
+const FAILED_OTHERWISE: f64 = 3.0;
+/// A verdict alone stands for so many clusters of bad requests at the threshold.
+const CLUSTERS_OF_VERDICT: f64 = 2.5;
+/// Of so many requests.
+const REQUESTS_OF_VERDICT: f64 = 250.0;
+/// A queue may hide at most this share of a width: longer trials would show it.
+const HIDDEN_MOST: f64 = 0.5;
+/// No prediction goes beyond so many times the time that a search has taken.
+const TIMES_MOST: f64 = 1000.0;
+/// An estimate that does not know its threshold after so many times its time ends.
+const PATIENCE: u32 = 2;
 
 impl Search {
     /// Fixes the length of the trials that the estimate rests on, which depends on the rate.
@@ -48,16 +54,17 @@ impl Search {
         if bounds.lower.is_none() && bounds.top().is_some_and(|top| top <= lowest) {
             return Decision::GoalReached;
         }
-        let cap = self.cap();
         if self.is_at_cap() {
             return Decision::GoalReached;
         }
-        let posterior = self.posterior();
-        if self.is_narrow(&posterior.estimate()) {
+        let profile = self.profile();
+        let estimate = profile.as_ref().and_then(Profile::estimate);
+        if self.is_narrow(estimate.as_ref()) || self.is_over(estimate.as_ref()) {
             return Decision::GoalReached;
         }
-        let rate = self.most_telling(&posterior, cap).clamp(lowest, cap.max(lowest));
-        Decision::Try(rate)
+        let cap = self.cap();
+        let rate = profile.map_or(cap, |profile| self.most_telling(&profile));
+        Decision::Try(rate.clamp(lowest, cap.max(lowest)))
     }
 
     /// The highest rate that the client may be able to offer: its ceiling, or half way to a rate
@@ -66,14 +73,16 @@ impl Search {
         let Some(client) = self.bounds(ESTIMATE).client else { return self.plan.client_ceiling };
         let lower = self.bounds(ESTIMATE).lower.or(self.bounds(BRACKET).lower);
         let lower = lower.filter(|lower| *lower < client).unwrap_or(self.plan.lowest_rate);
-        if (client - lower) / client <= self.plan.width { lower } else { between(lower, client) }
+        if (client - lower) / client <= self.plan.end.width() { lower } else { between(lower, client) }
     }
 
     /// Whether the highest rate that the client can offer is carried.
     fn is_at_cap(&self) -> bool {
         let bounds = self.bounds(ESTIMATE);
-        let close =
-            bounds.client.zip(bounds.lower).is_some_and(|(client, lower)| (client - lower) / client <= self.plan.width);
+        let close = bounds
+            .client
+            .zip(bounds.lower)
+            .is_some_and(|(client, lower)| (client - lower) / client <= self.plan.end.width());
         (bounds.client.is_none() || close) && self.is_carried_twice(self.cap())
     }
 
@@ -84,115 +93,127 @@ impl Search {
         loads.any(|load| load.class(goal) == LoadClass::Lower && load.full_trials(goal) >= 2)
     }
 
-    fn is_narrow(&self, estimate: &Estimate) -> bool {
-        let results = self.evidence();
-        let full = results.iter().filter(|trial| trial.sensitivity.spread_scale == 1.0);
-        let (passed, failed): (Vec<&Evidence>, Vec<&Evidence>) = full.partition(|trial| trial.passed);
-        let enough = passed.len() + failed.len() >= TRIALS_MIN && !passed.is_empty() && !failed.is_empty();
-        enough && estimate.width() <= self.plan.width
+    /// Whether the interval is as narrow as requested.
+    fn is_narrow(&self, estimate: Option<&Estimate>) -> bool {
+        self.full_trials() >= TRIALS_MIN && estimate.is_some_and(|estimate| estimate.width() <= self.plan.end.width())
     }
 
-    /// The rate whose trial is expected to tell most per second.
-    fn most_telling(&self, posterior: &Posterior, cap: f64) -> f64 {
-        let estimate = posterior.estimate();
-        let trial = self.sensitivity(estimate.threshold, self.goals[ESTIMATE].trial);
-        let step = self.plan.width * RATES_OF_WIDTH;
-        let (low, high) = posterior.range();
-        let (first, last) = ((low / step).floor() as i64 - 2, (high / step).ceil() as i64 + 2);
-        // A wide range is looked over in larger steps.
-        let stride = ((last - first) / RATES_MAX).max(1) as usize;
-        let rates = (first..=last).step_by(stride).map(|place| place as f64 * step).filter(|log| log.exp() <= cap);
-        let value = |log_rate: f64| {
-            let (information, pass) = posterior.information(log_rate, &trial);
-            information / self.expected_cost(log_rate, pass, &estimate, &trial)
-        };
-        // A threshold that seems to lie beyond the client has to be shown by the highest rate.
-        if posterior.information(cap.ln(), &trial).1 > 0.5 {
-            return cap;
-        }
-        let best = rates.map(|rate| (value(rate), rate)).max_by(|a, b| a.0.total_cmp(&b.0));
-        best.map_or(cap, |(_, log_rate)| round(log_rate.exp()).min(cap))
-    }
-
-    /// Seconds that a trial of the final length takes on average. One that fails ends as soon as
-    /// that is certain, the earlier the further it lies above the threshold.
-    fn expected_cost(&self, log_rate: f64, pass: f64, estimate: &Estimate, trial: &Sensitivity) -> f64 {
+    /// Whether the time of a search is over that ends with the interval which it has.
+    fn is_over(&self, estimate: Option<&Estimate>) -> bool {
+        let Some(time) = self.plan.end.time() else { return false };
         let length = self.goals[ESTIMATE].trial;
-        let excess = (log_rate - estimate.threshold.ln()).max(1e-9);
-        let until_certain = ((trial.build_up + estimate.spread) / excess).clamp(EARLIEST_END, 1.0);
-        let share = pass + (1.0 - pass) * until_certain;
-        super::SearchPlan::warmup(length).as_secs_f64() + OVERHEAD + length.as_secs_f64() * share
+        let next = length + super::SearchPlan::warmup(length) + OVERHEAD;
+        let is_known = estimate.is_some() && self.full_trials() >= TRIALS_MIN - 1;
+        self.spent + next > if is_known { time } else { time * PATIENCE }
     }
 
-    /// The posterior of the threshold after all trials whose results count.
-    pub(super) fn posterior(&self) -> Posterior {
+    fn full_trials(&self) -> usize {
+        let valid = self.history.iter().filter(|past| past.trial.verdict != Verdict::Invalid && !past.probe);
+        valid.filter(|past| self.is_full(past.trial.duration)).count()
+    }
+
+    /// The middle of the interval, or the next rate on its open side: short trials only hint at it.
+    fn most_telling(&self, profile: &Profile) -> f64 {
+        let full = self.history.iter().filter(|past| !past.probe && self.is_full(past.trial.duration));
+        let full = || full.clone().filter(|past| past.trial.verdict != Verdict::Invalid).map(|past| past.trial.rate);
+        let (lowest, highest) = (full().fold(f64::INFINITY, f64::min), full().fold(0.0, f64::max));
+        let bracket = self.bounds(BRACKET);
+        match (profile.bounds(), bracket.lower) {
+            ([Some(low), Some(high)], _) => {
+                let step = ((high / low).ln() * RATES_OF_WIDTH).max(1e-4);
+                round((((low * high).sqrt().ln() / step).round() * step).exp().clamp(low, high))
+            }
+            (_, Some(lower)) if highest == 0.0 => round(lower * BELOW_BRACKET),
+            ([Some(_), None], _) if highest > 0.0 => {
+                let top = bracket.top().unwrap_or(highest);
+                round((highest * top).sqrt().max(highest * FOLLOW))
+            }
+            ([None, _], _) if highest > 0.0 => {
+                let bottom = bracket.lower.unwrap_or(lowest);
+                round((lowest * bottom).sqrt().min(lowest / FOLLOW))
+            }
+            (_, _) => round(bracket.top().map_or(self.plan.lowest_rate, |top| top / FOLLOW)),
+        }
+    }
+
+    /// The thresholds that fit the trials whose results count.
+    pub(super) fn profile(&self) -> Option<Profile> {
         let trials = self.evidence();
-        let rates = || trials.iter().map(|trial| trial.log_rate.exp());
-        let lowest = rates().fold(f64::INFINITY, f64::min);
-        let highest = rates().fold(0.0, f64::max);
-        Posterior::of(&trials, lowest / REACH, highest * REACH)
+        (!trials.is_empty()).then(|| Profile::of(&trials, self.allowed()))
+    }
+
+    pub(super) fn allowed(&self) -> Allowed {
+        let counted = self.history.iter().filter(|past| !past.probe).filter_map(|past| past.trial.bad);
+        let (bad, failed) = counted.fold((0, 0), |(bad, failed), trial| (bad + trial.bad, failed + trial.failed));
+        let failures = failed > bad / 2;
+        match self.plan.tail {
+            Some(tail) => Allowed { share: tail.share, bound_s: tail.bound.as_secs_f64(), failures },
+            None => Allowed { share: CLUSTERS_OF_VERDICT / REQUESTS_OF_VERDICT, bound_s: 0.0, failures: false },
+        }
     }
 
     /// The trials whose results count, as evidence.
     pub(super) fn evidence(&self) -> Vec<Evidence> {
         let counts = self.history.iter().filter(|past| !past.probe && past.trial.verdict != Verdict::Invalid);
-        counts
-            .map(|past| Evidence {
-                log_rate: past.trial.rate.ln(),
-                passed: past.trial.verdict == Verdict::Pass,
-                result: self.trial_evidence(&past.trial),
-                sensitivity: self.sensitivity(past.trial.rate, past.trial.duration),
-            })
-            .collect()
+        counts.map(|past| self.trial_evidence(past)).collect()
     }
 
-    /// A trial that was made to its end tells by the number of slow requests how far it was from
-    /// the limit. One that was ended early tells only that it failed: it was ended in the middle of
-    /// a cluster of slow requests, whose rest is not known.
-    fn trial_evidence(&self, trial: &TrialSummary) -> TrialEvidence {
-        let passed = trial.verdict == Verdict::Pass;
-        let whole = trial.rate * trial.duration.as_secs_f64();
-        match trial.slow.zip(self.plan.tail) {
-            Some(((slow, judged), tail)) if self.is_full(trial.duration) && judged as f64 >= 0.98 * whole => {
-                let (slow, allowed) = (slow as f64, judged as f64 * tail.share);
-                if passed == (slow <= allowed) {
-                    TrialEvidence::Tail { slow, allowed }
-                } else {
-                    TrialEvidence::Bit { passed }
-                }
-            }
-            _ => TrialEvidence::Bit { passed },
+    /// A trial as evidence by the number of its bad requests. One that failed by something else has
+    /// too few: it tells that there are so many at least.
+    fn trial_evidence(&self, past: &HistoryEntry) -> Evidence {
+        let trial = &past.trial;
+        let share = self.allowed().share;
+        let whole = match self.plan.tail {
+            Some(_) => trial.rate * trial.duration.as_secs_f64(),
+            None => REQUESTS_OF_VERDICT,
+        };
+        let failed = trial.verdict == Verdict::Fail;
+        let counted = trial.bad.filter(|_| self.plan.tail.is_some());
+        let (judged, bad) = counted.map_or((whole, 0.0), |bad| (bad.judged as f64, bad.bad as f64));
+        let is_whole = judged >= 0.9 * whole;
+        let (judged, bad, at_least) = match failed {
+            true if bad <= judged * share => (whole, whole * share * FAILED_OTHERWISE, true),
+            _ => (judged, bad, false),
+        };
+        let dispersion = counted.filter(|_| is_whole).and_then(|counted| counted.dispersion);
+        Evidence {
+            rate: trial.rate,
+            judged,
+            bad,
+            at_least,
+            build_up: self.plan.build_up(trial.duration),
+            is_full: self.is_full(trial.duration),
+            at_s: past.ended.as_secs_f64() - trial.duration.as_secs_f64() / 2.0,
+            dispersion,
         }
     }
 
     fn is_full(&self, length: Duration) -> bool {
-        length >= self.goals[ESTIMATE].trial.mul_f64(0.99)
-    }
-
-    fn sensitivity(&self, rate: f64, length: Duration) -> Sensitivity {
-        let (is_full, full) = (self.is_full(length), self.goals[ESTIMATE].trial.as_secs_f64());
-        Sensitivity {
-            build_up: self.plan.build_up(rate, length),
-            spread_scale: if is_full { 1.0 } else { (full / length.as_secs_f64().max(1e-3)).sqrt() },
-            lapse: if is_full { LAPSE } else { LAPSE_SHORT },
-            tail: is_full && self.plan.tail.is_some(),
-        }
+        length >= self.goals[ESTIMATE].trial.mul_f64(0.9)
     }
 
     /// The estimate so far, if the threshold is bounded on both sides.
     pub fn estimate(&self) -> Option<Estimate> {
-        let trials = self.evidence();
-        let bounded = trials.iter().any(|trial| trial.passed) && trials.iter().any(|trial| !trial.passed);
-        bounded.then(|| self.posterior().estimate())
+        self.profile()?.estimate()
+    }
+
+    /// About the time that the estimate would take to an interval of this relative width: what
+    /// chance adds to it shrinks with the square root of the time, and what a queue may hide stays.
+    pub(super) fn time_to(&self, width: f64) -> Option<Duration> {
+        let (estimate, trial) = (self.estimate()?, self.goals[ESTIMATE].trial);
+        let hidden = self.plan.build_up(trial).min(width * HIDDEN_MOST);
+        let ratio = (estimate.width() - hidden).max(0.0) / (width - hidden);
+        Some(self.estimated_at?.mul_f64((ratio * ratio).min(TIMES_MOST)))
     }
 
     /// Why an estimate ends that was not cut short.
     pub(super) fn natural_end(&self) -> EndReason {
         let bounds = self.bounds(ESTIMATE);
         match bounds.lower {
-            None => EndReason::LowestRate,
+            None if bounds.top().is_some_and(|top| top <= self.plan.lowest_rate) => EndReason::LowestRate,
             Some(_) if self.is_at_cap() => EndReason::ClientCeiling,
-            Some(_) => EndReason::WidthReached,
+            _ if self.is_narrow(self.estimate().as_ref()) => EndReason::WidthReached,
+            _ => EndReason::TimeOver,
         }
     }
 

@@ -38,12 +38,12 @@ pub use drift::Drift;
 pub use end_reason::EndReason;
 pub use load::{JudgedLoad, LoadClass};
 pub use overload::{OverloadPoint, OverloadShape, shape_of};
-pub use plan::{PlanError, SearchPlan, TailLimit};
+pub use plan::{EstimateEnd, PlanError, SearchPlan, TailLimit};
 pub use recovery::Collapse;
 pub use state::Search;
-pub use step::{SearchResult, Step};
+pub use step::{SearchResult, Step, USUAL_WIDTH};
 pub use threshold::Estimate;
-pub use trial::{Phase, PhaseCounts, TrialSummary};
+pub use trial::{BadRequests, Phase, PhaseCounts, TrialSummary};
 
 use crate::trial::Verdict;
 use bracket::Decision;
@@ -51,6 +51,11 @@ use recovery::RecoveryStep;
 use state::{BRACKET, ESTIMATE};
 use std::time::Duration;
 use trial::HistoryEntry;
+
+/// FAIL is certain if so many times the allowed requests are bad.
+const CERTAIN: f64 = 1.05;
+/// So many of them tell that a trial is far above the threshold.
+const CERTAIN_ESTIMATE: f64 = 25.0;
 
 impl Search {
     /// The next step. It stays the same until the trial that it requests is recorded.
@@ -97,9 +102,14 @@ impl Search {
     }
 
     fn trial(&self, rate: f64, phase: Phase) -> Step {
-        // The rest of a trial after a certain FAIL shows how the target fares under the overload.
-        let stop_when_certain = phase != Phase::Overload;
-        Step::Trial { rate, duration: self.length_of(phase), phase, stop_when_certain }
+        // The rest of a trial after a certain FAIL shows how the target fares under the overload. A
+        // trial of the estimate tells more by all of its bad requests than by its verdict.
+        let ends_at = match phase {
+            Phase::Overload | Phase::Bracket | Phase::Narrow => None,
+            Phase::Confirm => Some(CERTAIN_ESTIMATE),
+            Phase::Recover => Some(CERTAIN),
+        };
+        Step::Trial { rate, duration: self.length_of(phase), phase, ends_at }
     }
 
     fn length_of(&self, phase: Phase) -> Duration {

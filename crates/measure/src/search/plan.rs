@@ -12,8 +12,8 @@ pub struct SearchPlan {
     pub client_ceiling: f64,
     /// Throughput of a closed-loop probe. Only moves the first trial to half of it.
     pub hint: Option<f64>,
-    /// Relative width of the threshold's 95 % interval at which the search ends.
-    pub width: f64,
+    /// When the estimate ends.
+    pub end: EstimateEnd,
     /// Length of the first, short trials (*goal initial trial duration*).
     pub initial_trial: Duration,
     /// Longest of the trials that the estimate rests on (*goal final trial duration*). They are
@@ -45,16 +45,52 @@ pub struct TailLimit {
     pub bound: Duration,
 }
 
+/// When the estimate of a search ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum EstimateEnd {
+    /// When the threshold's 95 % interval is so narrow, relative to the threshold.
+    Width(f64),
+    /// With the interval that it has when bracket and estimate have taken so much time.
+    Time(Duration),
+}
+
+impl EstimateEnd {
+    /// That of a search which was asked for no width and no budget: with its other parts it takes
+    /// about 45 s.
+    pub const DEFAULT: Self = EstimateEnd::Time(Duration::from_secs(33));
+
+    /// That of a search whose trials may take so much time in all.
+    pub fn within(budget: Duration) -> Self {
+        EstimateEnd::Time(budget.saturating_sub(CLOSING).max(budget / 2))
+    }
+
+    /// The width at which it ends in any case.
+    pub(super) fn width(self) -> f64 {
+        if let EstimateEnd::Width(width) = self { width } else { NARROWEST }
+    }
+
+    pub(super) fn time(self) -> Option<Duration> {
+        if let EstimateEnd::Time(time) = self { Some(time) } else { None }
+    }
+}
+
+/// About the time of the trials after the estimate: overload and recovery.
+const CLOSING: Duration = Duration::from_secs(10);
+/// A search that has time left does not need a narrower interval.
+const NARROWEST: f64 = 0.01;
+
 /// Samples beyond a quantile that its estimate needs, in units of one over the quantile's tail.
 const SAMPLES_OF_TAIL: f64 = 1000.0;
 /// Samples alone make a trial no longer than this share of the longest one.
 const SAMPLING_SHARE: f64 = 0.4;
+/// So many trials have to fit into the time of a search that is asked for no width.
+const TRIALS_IN_TIME: u32 = 5;
 /// A queue that starts empty may hide this relative excess in a trial that is long enough.
 const BUILD_UP_MAX: f64 = 0.0125;
 /// A relative excess that shows by missing completions, whatever the limit on the response time.
 const MISSING_SHOWS: f64 = 0.012;
 /// Width of the bracket at which the short trials end.
-const BRACKET_WIDTH: f64 = 0.12;
+const BRACKET_WIDTH: f64 = 0.16;
 
 impl SearchPlan {
     /// A plan between two rates with the usual goals: an interval 3 % wide, by trials of 0.5 s at
@@ -64,7 +100,7 @@ impl SearchPlan {
             lowest_rate,
             client_ceiling,
             hint: None,
-            width: 0.03,
+            end: EstimateEnd::Width(0.03),
             initial_trial: Duration::from_millis(500),
             final_trial: Duration::from_secs(10),
             tail: None,
@@ -92,8 +128,9 @@ impl SearchPlan {
             return Err(PlanError::Ceiling { ceiling: self.client_ceiling, lowest: self.lowest_rate });
         }
         // Below a thousandth, the build-up of queues alone is wider than the interval.
-        if !(0.001..1.0).contains(&self.width) {
-            return Err(PlanError::Width(self.width));
+        let width = self.end.width();
+        if !(0.001..1.0).contains(&width) {
+            return Err(PlanError::Width(width));
         }
         if self.initial_trial.is_zero() || self.initial_trial > self.final_trial {
             return Err(PlanError::Lengths { initial: self.initial_trial, last: self.final_trial });
@@ -110,7 +147,8 @@ impl SearchPlan {
         let Some(tail) = self.tail else { return self.final_trial };
         let samples = SAMPLES_OF_TAIL / tail.share / rate;
         let build_up = tail.bound.as_secs_f64() / BUILD_UP_MAX;
-        let longest = self.final_trial.as_secs_f64();
+        let longest =
+            self.end.time().map_or(self.final_trial, |time| self.final_trial.min(time / TRIALS_IN_TIME)).as_secs_f64();
         // More and shorter trials tell as much as few long ones, and place themselves better.
         let wanted = samples.min(longest * SAMPLING_SHARE).max(build_up).min(longest);
         Duration::from_secs_f64(wanted).clamp(self.initial_trial, self.final_trial)
@@ -122,11 +160,11 @@ impl SearchPlan {
     }
 
     /// The largest relative excess over the sustained rate that a queue may hide in a trial which
-    /// it begins empty: it takes so much to reach the limit, or to leave completions missing.
-    pub(super) fn build_up(&self, rate: f64, trial: Duration) -> f64 {
+    /// it begins empty: it takes so much to reach the limit on the tail, or without one to leave
+    /// completions missing.
+    pub(super) fn build_up(&self, trial: Duration) -> f64 {
         let seconds = (Self::warmup(trial) + trial).as_secs_f64();
-        let missing = MISSING_SHOWS.max((2.0 / (rate * seconds)).sqrt());
-        self.tail.map_or(missing, |tail| missing.min(tail.bound.as_secs_f64() / seconds))
+        self.tail.map_or(MISSING_SHOWS, |tail| tail.bound.as_secs_f64() / seconds)
     }
 
     /// The goals in order: a bracket by short trials, and trials of the final length.
@@ -138,8 +176,8 @@ impl SearchPlan {
     pub(super) fn goals(&self) -> [Goal; 2] {
         let goal = |trial: Duration, sum, width| Goal { trial, sum, exceed_ratio: self.exceed_ratio, width };
         [
-            goal(self.initial_trial, self.initial_trial * 2, BRACKET_WIDTH.max(self.width)),
-            goal(self.final_trial, self.final_trial, self.width),
+            goal(self.initial_trial, self.initial_trial * 2, BRACKET_WIDTH.max(self.end.width())),
+            goal(self.final_trial, self.final_trial, self.end.width()),
         ]
     }
 }

@@ -4,7 +4,7 @@ use super::drift::{self, Drift};
 use super::end_reason::EndReason;
 use super::recovery::Collapse;
 use super::state::{BRACKET, ESTIMATE, Search};
-use super::step::SearchResult;
+use super::step::{SearchResult, USUAL_WIDTH};
 use super::threshold::Estimate;
 
 impl Search {
@@ -18,6 +18,7 @@ impl Search {
         // The trials under overload come after the estimate, which has its bounds.
         let damaged = search.collapse.filter(|collapse| collapse.recovery_s.is_none() && search.closing.is_none());
         let Some(collapse) = damaged else { return answer };
+        let answer = SearchResult { estimate: search.between(&collapse), ..answer };
         // One failure need not decide a load, but this one has changed the target.
         let upper = answer.upper_bound.map_or(collapse.overload, |upper| upper.min(collapse.overload));
         let held = Some(collapse.held).filter(|held| *held < upper);
@@ -30,6 +31,15 @@ impl Search {
             upper_confirmed: answer.upper_confirmed && answer.upper_bound == Some(upper),
             ..answer
         }
+    }
+
+    /// The estimate of a target that has collapsed for good: between the highest load that it had
+    /// carried, less what a queue may hide, and the load that was too much.
+    fn between(&self, collapse: &Collapse) -> Option<Estimate> {
+        let held = self.history.iter().filter(|past| past.trial.rate == collapse.held).map(|past| past.trial.duration);
+        let hidden = held.max().map_or(0.0, |length| self.plan.build_up(length));
+        let (low, high) = (collapse.held * (1.0 - hidden), collapse.overload);
+        (low < high).then(|| Estimate { threshold: (low * high).sqrt(), interval95: [low, high], spread: 0.0 })
     }
 
     pub(super) fn answer_by_loads(&self, cut_short: Option<EndReason>) -> SearchResult {
@@ -51,6 +61,7 @@ impl Search {
             drift,
             overload: self.closing.as_ref().map_or_else(Vec::new, |closing| closing.points.clone()),
             recovered: self.closing.as_ref().and_then(|closing| closing.recovered),
+            to_usual_width_s: self.time_to(USUAL_WIDTH).map(|time| time.as_secs_f64()),
             estimate_trial: self.goals[ESTIMATE].trial,
             samples_wanted: self.plan.samples_wanted(),
             limited_by_client,
@@ -76,9 +87,8 @@ impl Search {
     /// The estimate, widened by a drift.
     fn estimate_with_drift(&self) -> (Option<Estimate>, Option<Drift>) {
         let Some(estimate) = self.estimate() else { return (None, None) };
-        let trials: Vec<_> =
-            self.evidence().into_iter().filter(|trial| trial.sensitivity.spread_scale == 1.0).collect();
-        let drift = drift::seen(&trials, &estimate);
+        let trials: Vec<_> = self.evidence().into_iter().filter(|trial| trial.is_full).collect();
+        let drift = drift::seen(&trials, self.allowed());
         (Some(drift.map_or(estimate, |drift| drift.widen(estimate))), drift)
     }
 

@@ -36,6 +36,8 @@ pub struct Search {
     pub(super) reach: f64,
     pub(super) trials: PhaseCounts,
     pub(super) spent: Duration,
+    /// The time that bracket and estimate have taken, once they are over.
+    pub(super) estimated_at: Option<Duration>,
 }
 
 /// Index of the goal of short trials that bracket the capacity.
@@ -65,6 +67,7 @@ impl Search {
             reach: REACH_MAX,
             trials: PhaseCounts::default(),
             spent: Duration::ZERO,
+            estimated_at: None,
         })
     }
 

@@ -22,8 +22,9 @@ pub enum Step {
         duration: Duration,
         /// Its purpose.
         phase: Phase,
-        /// Whether it may end as soon as FAIL is certain.
-        stop_when_certain: bool,
+        /// How many times the allowed bad requests end the trial, because FAIL is certain; `None`
+        /// if it goes on to its end.
+        ends_at: Option<f64>,
     },
     /// A pause in which nothing is offered, so that the target can recover;
     /// `Search::record_pause` takes its length.
@@ -31,6 +32,9 @@ pub enum Step {
     /// The search is over.
     Done(SearchResult),
 }
+
+/// The relative width of an interval that most people are content with.
+pub const USUAL_WIDTH: f64 = 0.03;
 
 /// The result of a search.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -54,6 +58,8 @@ pub struct SearchResult {
     /// Whether the target was seen to carry its load again after the overload, and how long that
     /// took in seconds; `None` if it was not tried.
     pub recovered: Option<Option<f64>>,
+    /// About the seconds that the estimate takes to [`USUAL_WIDTH`]; `None` if it is not known.
+    pub to_usual_width_s: Option<f64>,
     /// Length of the trials that the estimate rests on.
     pub estimate_trial: Duration,
     /// Requests that each of them should have for the limit's quantile.

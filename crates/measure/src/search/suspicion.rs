@@ -14,7 +14,7 @@
 //! now, again and again: then it was the target that changed, and it is back.
 
 use super::recovery::{Collapse, LASTING_S, Recovery, Stage};
-use super::state::Search;
+use super::state::{ESTIMATE, Search};
 use super::trial::{HistoryEntry, TrialSummary};
 use crate::trial::Verdict;
 use std::time::Duration;
@@ -58,7 +58,10 @@ impl Search {
         let overloaded = failed().any(|rate| rate >= held * OVERLOAD_RATIO);
         let below = failed().filter(|rate| *rate <= held).count();
         let starved = self.history.last().is_some_and(|past| past.trial.completed <= held * STARVED_SHARE);
-        let suspicious = starved || latest <= held * SUSPICIOUS_SHARE || (overloaded && below >= 2);
+        // Steps towards a hint overload a target little. Then long trials fail where short ones
+        // have passed.
+        let repeated = self.goal == ESTIMATE && below == 2;
+        let suspicious = starved || latest <= held * SUSPICIOUS_SHARE || (overloaded && below >= 2) || repeated;
         // A target that has collapsed once is probed after each failure, before any other trial.
         let known = self.collapse.is_some();
         let searched = |past: &&HistoryEntry| !past.probe && passed(past);

@@ -51,8 +51,36 @@ pub struct TrialSummary {
     pub completed: f64,
     /// 99th percentile of the response time in microseconds.
     pub p99_us: f64,
-    /// Requests above the bound of the plan's limit on the tail, and requests judged.
-    pub slow: Option<(u64, u64)>,
+    /// The requests that count against the plan's limit on the tail.
+    pub bad: Option<BadRequests>,
+}
+
+/// The bad requests of a trial: those above the bound of the limit, and those that failed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BadRequests {
+    /// Requests that were judged.
+    pub judged: u64,
+    /// The bad ones.
+    pub bad: u64,
+    /// Those of them that failed.
+    pub failed: u64,
+    /// Variance over mean of their number in a second, and the degrees of freedom of that; `None`
+    /// if there were none, or only one second.
+    pub dispersion: Option<(f64, f64)>,
+}
+
+impl BadRequests {
+    /// By seconds, or other parts of a trial: the requests judged and the bad ones of each.
+    pub fn of_seconds(seconds: &[(u64, u64)], failed: u64) -> Self {
+        let (judged, bad) = seconds.iter().fold((0, 0), |(judged, bad), second| (judged + second.0, bad + second.1));
+        let share = bad as f64 / judged.max(1) as f64;
+        let parts = seconds.iter().filter(|second| second.0 > 0);
+        let excess = |(judged, bad): &(u64, u64)| (*bad as f64 - share * *judged as f64).powi(2);
+        let pearson: f64 = parts.clone().map(|second| excess(second) / (share * second.0 as f64)).sum();
+        let degrees = parts.count().saturating_sub(1) as f64;
+        let dispersion = (bad > 0 && degrees > 0.0).then(|| (pearson / degrees, degrees));
+        BadRequests { judged, bad, failed, dispersion }
+    }
 }
 
 #[cfg(test)]
@@ -65,43 +93,8 @@ impl TrialSummary {
         goodput: 0.0,
         completed: 0.0,
         p99_us: 0.0,
-        slow: None,
+        bad: None,
     };
-}
-
-/// A trial as evidence about the threshold.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Evidence {
-    pub(super) log_rate: f64,
-    pub(super) passed: bool,
-    pub(super) result: TrialEvidence,
-    pub(super) sensitivity: Sensitivity,
-}
-
-/// The part of a trial's result that the threshold is estimated from.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum TrialEvidence {
-    /// The verdict alone.
-    Bit { passed: bool },
-    /// The number of requests above the limit's bound.
-    Tail {
-        slow: f64,
-        /// The number that the trial may have.
-        allowed: f64,
-    },
-}
-
-/// The sharpness with which a trial of one length tells rates below the threshold from those above.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Sensitivity {
-    /// The largest relative excess that a queue may hide in a trial of this length.
-    pub(super) build_up: f64,
-    /// The spread of such trials relative to that of trials of the estimate's length.
-    pub(super) spread_scale: f64,
-    /// Share of trials whose result has nothing to do with the rate.
-    pub(super) lapse: f64,
-    /// The result is decided by the number of slow requests.
-    pub(super) tail: bool,
 }
 
 /// One trial of a search, in the order in which they were made. INVALID ones say nothing about the

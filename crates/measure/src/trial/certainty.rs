@@ -19,13 +19,21 @@ pub struct Certainty {
     loop_kind: LoopKind,
     /// Most requests that the whole trial may offer.
     offered_max: u64,
+    /// How many times the allowed counts make FAIL certain, at least 1.
+    times: f64,
 }
 
 impl Certainty {
     /// For a trial with these limits that offers at most `offered_max` requests; `None`: nobody
     /// knows how many.
     pub fn new(limits: &[Limit], loop_kind: LoopKind, offered_max: Option<u64>) -> Self {
-        Self { limits: effective_limits(limits), loop_kind, offered_max: offered_max.unwrap_or(u64::MAX) }
+        Self { limits: effective_limits(limits), loop_kind, offered_max: offered_max.unwrap_or(u64::MAX), times: 1.0 }
+    }
+
+    /// The same for a trial that goes on until its counts are so many times the allowed ones.
+    #[must_use]
+    pub fn beyond(self, times: f64) -> Self {
+        Self { times: times.max(1.0), ..self }
     }
 
     /// Whether the whole trial fails whatever comes after `so_far`.
@@ -42,19 +50,20 @@ impl Certainty {
         let Limit::ResponseTime { statistic, bound, .. } = limit else { return false };
         match statistic {
             Statistic::Percentile(percent) => {
-                over > self.offered_max - rank_of_quantile(percent / 100.0, self.offered_max)
+                let allowed = self.offered_max - rank_of_quantile(percent / 100.0, self.offered_max);
+                over as f64 > self.times * allowed as f64
             }
             Statistic::Max => over > 0,
             Statistic::Mean => {
                 let bound_ns = bound.as_nanos() as f64;
-                sum_ns as f64 > bound_ns * MEAN_MARGIN * self.offered_max as f64
+                sum_ns as f64 > self.times * bound_ns * MEAN_MARGIN * self.offered_max as f64
             }
         }
     }
 
     fn is_errors_missed(&self, limit: &Limit, errors: u64) -> bool {
         let Limit::Errors { inclusive, share } = *limit else { return false };
-        let observed = errors as f64 / self.offered_max.max(1) as f64;
+        let observed = errors as f64 / self.times / self.offered_max.max(1) as f64;
         errors > 0 && !(observed < share || (inclusive && observed == share))
     }
 
@@ -62,7 +71,7 @@ impl Certainty {
     fn lacks(&self, so_far: &SoFar) -> bool {
         let allowed = missing_allowed(&self.limits);
         debug_assert!(allowed >= INCOMPLETE_MAX, "some may always be missing");
-        self.loop_kind == LoopKind::Open && so_far.missing as f64 > allowed * self.offered_max as f64
+        self.loop_kind == LoopKind::Open && so_far.missing as f64 > self.times * allowed * self.offered_max as f64
     }
 }
 
@@ -143,6 +152,16 @@ mod tests {
         assert_eq!(certain_after(&limits_of(&["errors<50%"]), &failed, 300), Some(150));
         failed[..100].fill((Outcome::Good, MS));
         assert_eq!(certain_after(&limits_of(&["errors<0.5%"]), &failed, 10_000), Some(150));
+    }
+
+    #[test]
+    fn a_trial_that_goes_on_ends_at_a_multiple_of_what_is_allowed() {
+        let certainty =
+            Certainty::new(&limits_of(&["p99<50ms", "errors<1%"]), LoopKind::Open, Some(10_000)).beyond(5.0);
+        let over = |count| SoFar { over: [count, 0, 0, 0], ..SoFar::default() };
+        let errors = |errors| SoFar { errors, ..SoFar::default() };
+        assert!(!certainty.is_fail(&over(500)) && certainty.is_fail(&over(501)));
+        assert!(!certainty.is_fail(&errors(499)) && certainty.is_fail(&errors(500)));
     }
 
     #[test]

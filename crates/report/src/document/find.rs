@@ -176,11 +176,21 @@ impl Overload {
 }
 
 impl Find {
+    /// Whether the interval of the capacity is too wide to be called one.
+    pub fn is_too_wide(&self) -> bool {
+        /// The widest that is, relative to the capacity.
+        const WIDEST: f64 = 0.15;
+        self.interval95.zip(self.threshold).is_some_and(|([low, high], threshold)| high - low > WIDEST * threshold)
+    }
+
     /// The capacity and its interval in words, if there is one.
     pub fn capacity(&self) -> Option<String> {
         let ([low, high], threshold) = (self.interval95?, self.threshold?);
         let (low, high) = (display::rate(low), display::rate(high));
         let low = low.trim_end_matches("/s");
+        if self.is_too_wide() {
+            return Some(format!("not determinable in this time: {low} to {high} (95 % interval)"));
+        }
         let across = if self.restarts.is_empty() { "" } else { " across restarts" };
         Some(format!("{} (95 % interval{across} {low} to {high})", display::rate(threshold)))
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use thalweg_lab::restarts::{Restarts, find_across_restarts};
 use thalweg_lab::search::SearchSettings;
 use thalweg_measure::Verdict;
+use thalweg_measure::search::EstimateEnd;
 use thalweg_virtual_lab::{ClientModel, Quiet, VirtualLab};
 
 use crate::stage::{fixed, short, test_bed};
@@ -16,7 +17,7 @@ fn the_interval_is_across_the_restarts() {
     let model = |number: &str| fixed(440.0 + 40.0 * number.parse::<f64>().expect("a number"));
     let lab = Rc::new(VirtualLab::without_target(ClientModel::default(), model));
     let restarts = Restarts { count: 2, command: "restart {n}".to_owned(), timeout: Duration::from_secs(30) };
-    let settings = SearchSettings { overload: false, width: 0.05, ..short() };
+    let settings = SearchSettings { overload: false, end: EstimateEnd::Width(0.1), ..short() };
     let conclusion = find_across_restarts(&test_bed(&lab), &settings, &restarts, &mut Quiet).expect("both are made");
     let find = &conclusion.find;
     assert_eq!(conclusion.verdict, Verdict::Pass, "{find:#?}");

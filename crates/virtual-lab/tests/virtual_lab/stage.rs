@@ -9,6 +9,7 @@ use thalweg_lab::conclusion::Conclusion;
 use thalweg_lab::search::{SearchSettings, find};
 use thalweg_lab::trial::{TestBed, Watcher};
 use thalweg_load::Plan;
+use thalweg_measure::search::EstimateEnd;
 use thalweg_measure::statistics::rounds::PairPlan;
 use thalweg_virtual_lab::{ClientModel, Quiet, VirtualLab, plan, settings, target};
 use thalweg_yardstick::{Law, Model};
@@ -23,7 +24,7 @@ pub(crate) fn short() -> SearchSettings {
     SearchSettings {
         initial_trial: Duration::from_millis(500),
         final_trial: Duration::from_secs(1),
-        width: 0.2,
+        end: EstimateEnd::Width(0.2),
         budget: Duration::from_secs(40),
         recovery: Duration::from_secs(2),
         ..settings(Plan { connections: 64, ..plan() })
