@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use clap::ValueEnum;
 use thalweg_doctor::needs::{Sources, Threads};
 use thalweg_lab::target::Target;
-use thalweg_load::{CONFORMING_BITS_PER_S, LoopPlan, Pace, Pick, Plan, RETRIES, Reuse, Spacing, UserPlan};
+use thalweg_load::{
+    CONFORMING_BITS_PER_S, LoopPlan, Pace, Pick, Plan, ProxyHeaderPlan, RETRIES, Reuse, Spacing, UserPlan,
+};
 use thalweg_measure::{Limit, LoopKind};
 use thalweg_sys::affinity::allowed_cpus;
 use thalweg_sys::{AnyDriver, DriverChoice, PeerAddr};
@@ -47,8 +49,12 @@ pub(crate) fn plan(
         }
         AddressesOption::All | AddressesOption::First => Vec::new(),
     };
+    let proxy_header = options
+        .proxy_protocol
+        .map(|version| ProxyHeaderPlan { version: version.into(), source: reach::own_address(target) });
     Ok(Plan {
         peers,
+        proxy_header,
         tls,
         sources: addresses,
         ports,
@@ -250,6 +256,9 @@ fn set_for_connections(options: &LoadOptions, plan: &Plan, set: &mut impl FnMut(
     }
     if plan.redirects_max > 0 {
         set("follow", plan.redirects_max.to_string());
+    }
+    if let Some(version) = options.proxy_protocol.and_then(|version| version.to_possible_value()) {
+        set("proxy-protocol", version.get_name().to_owned());
     }
     if !plan.peers.is_empty() {
         set("addresses", "all".to_owned());

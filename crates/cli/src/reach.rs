@@ -3,7 +3,7 @@
 //! socket opens; a failure names the missing resource. The rules are the doctor's
 //! ([`thalweg_doctor::needs`]).
 
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use thalweg_doctor::needs::{DESCRIPTORS_BESIDE, Sources, Threads, TooFewAddresses, share_out, spread};
 use thalweg_lab::target::Target;
@@ -52,6 +52,15 @@ pub(crate) fn sources(connections: usize, target: &Target, asked: Vec<IpAddr>) -
              {ports} ports; use --from FIRST-LAST (`ip address add ADDRESS dev DEVICE` adds an address)"
         ))
     })
+}
+
+/// The local address that the kernel would connect from; any of the family if it does not say.
+pub(crate) fn own_address(target: &Target) -> IpAddr {
+    let PeerAddr::Tcp(peer) = target.address else { return Ipv4Addr::UNSPECIFIED.into() };
+    let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    // A datagram socket that is connected sends nothing.
+    let chosen = UdpSocket::bind((any, 0)).and_then(|socket| socket.connect(peer).and_then(|()| socket.local_addr()));
+    chosen.map_or(any, |local| local.ip())
 }
 
 /// Checks that an address is one of this host's. Otherwise every connection would fail, one after

@@ -20,6 +20,8 @@ pub(crate) struct Connection<P> {
     pub(crate) state: State,
     /// Which of the plan's addresses it goes to, if there are several.
     pub(crate) peer: u16,
+    /// Which of the plan's local addresses it comes from.
+    pub(crate) source: u16,
     pub(crate) transport: Transport,
     pub(crate) protocol: P,
     /// The calls under way, and those that wait for the connection to be established. `begun`
@@ -100,6 +102,7 @@ impl<P: Protocol> Connection<P> {
             id,
             state: State::Closed,
             peer: 0,
+            source: 0,
             transport: Transport::Plain,
             protocol,
             calls: CallList::default(),

@@ -35,8 +35,8 @@ pub use input::list::read_list;
 pub use input::sessions::{BurstText, CallText, SessionFile, SessionText, Sessions, load_sessions, read_sessions};
 pub use input::text::{ENTRIES_MAX, InputError, LINE_BYTES_MAX, ReadError};
 pub use plan::{
-    CONFORMING_BITS_PER_S, Extent, LoopPlan, Pace, Pick, Plan, RETRIES, RateError, RateProfile, RateText, Reuse,
-    Spacing, TlsPlan, UserPlan,
+    CONFORMING_BITS_PER_S, Extent, LoopPlan, Pace, Pick, Plan, ProxyHeaderPlan, RETRIES, RateError, RateProfile,
+    RateText, Reuse, Spacing, TlsPlan, UserPlan,
 };
 pub use progress::{FirstEnds, Progress, Snapshot};
 pub use replay::{Feed, Feeder, LogSummary, OpenLog, Recording, ReplayHead, ReplayOrders, SkipCounts};

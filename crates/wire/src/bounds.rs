@@ -22,9 +22,9 @@ pub struct Bounds {
     /// Bytes of a trailer section with the empty line that closes it.
     pub trailer_bytes_max: u32,
     /// Empty lines tolerated before a request line (RFC 9112, 2.2 requires at least one).
-    pub empty_lines_max: u32,
+    pub empty_lines_max: u16,
     /// Informational (1xx) responses before the final one.
-    pub informational_max: u32,
+    pub informational_max: u16,
     /// Whether a reply is read as curl reads it where this crate would refuse it: lines that end in
     /// LF, padded chunk sizes, several lengths, odd fields.
     pub is_lenient: bool,

@@ -4,7 +4,7 @@
 //! The syntax alone is here. Whom to believe is the server's matter: anybody who can connect can
 //! send such a header.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The statement of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,56 @@ const V2_HEAD_BYTES: usize = 16;
 /// The addition with what is known of TLS, and the bit in it for TLS itself.
 const TLV_SSL: u8 = 0x20;
 const CLIENT_SSL: u8 = 1;
+
+/// The version of a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyVersion {
+    /// A line of text.
+    V1,
+    /// Binary.
+    V2,
+}
+
+/// Appends the header of a client's connection between two addresses; without them, or where they
+/// are of different families, that of a connection of the proxy's own.
+pub fn write(version: ProxyVersion, addresses: Option<(SocketAddr, SocketAddr)>, out: &mut Vec<u8>) {
+    let families = addresses.map(|(source, destination)| (source.ip(), destination.ip()));
+    match version {
+        ProxyVersion::V1 => {
+            let family = match families {
+                Some((IpAddr::V4(_), IpAddr::V4(_))) => "TCP4",
+                Some((IpAddr::V6(_), IpAddr::V6(_))) => "TCP6",
+                _ => return out.extend_from_slice(b"PROXY UNKNOWN\r\n"),
+            };
+            let Some((source, destination)) = addresses else { return };
+            let (from, to) = (source.ip(), destination.ip());
+            let line = format!("PROXY {family} {from} {to} {} {}\r\n", source.port(), destination.port());
+            out.extend_from_slice(line.as_bytes());
+        }
+        ProxyVersion::V2 => {
+            const LOCAL: u8 = 0x20;
+            const PROXY: u8 = 0x21;
+            out.extend_from_slice(V2_SIGNATURE);
+            let mut body = Vec::new();
+            let (command, family) = match families {
+                Some((IpAddr::V4(from), IpAddr::V4(to))) => {
+                    body.extend([from.octets(), to.octets()].concat());
+                    (PROXY, 0x11)
+                }
+                Some((IpAddr::V6(from), IpAddr::V6(to))) => {
+                    body.extend([from.octets(), to.octets()].concat());
+                    (PROXY, 0x21)
+                }
+                _ => (LOCAL, 0),
+            };
+            if let Some((source, destination)) = addresses.filter(|_| command == PROXY) {
+                body.extend([source.port().to_be_bytes(), destination.port().to_be_bytes()].concat());
+            }
+            out.extend([command, family, 0, body.len() as u8]);
+            out.extend(body);
+        }
+    }
+}
 
 /// Reads the header that the input begins with: it, and its length. `None`: it is not whole yet.
 ///
@@ -213,5 +263,26 @@ mod tests {
         ] {
             assert!(read(&fault).is_err(), "{}", fault.escape_ascii());
         }
+    }
+
+    #[test]
+    fn headers_that_are_written_are_read() {
+        let pairs = [("10.0.0.1:1024", "10.0.0.2:80"), ("[::1]:65535", "[fe80::2]:443")];
+        for version in [ProxyVersion::V1, ProxyVersion::V2] {
+            for (source, destination) in pairs {
+                let (source, destination): (SocketAddr, SocketAddr) =
+                    (source.parse().unwrap(), destination.parse().unwrap());
+                let mut header = Vec::new();
+                write(version, Some((source, destination)), &mut header);
+                let client = ProxyHeader::Client { address: Some(source.ip()), is_secure: false };
+                assert_eq!(read(&header), Ok(Some((client, header.len()))), "{version:?}");
+            }
+            let mut header = Vec::new();
+            write(version, None, &mut header);
+            assert_eq!(read(&header), Ok(Some((ProxyHeader::Local, header.len()))), "{version:?}");
+        }
+        let mut line = Vec::new();
+        write(ProxyVersion::V1, Some(("10.0.0.1:5".parse().unwrap(), "10.0.0.2:80".parse().unwrap())), &mut line);
+        assert_eq!(line, b"PROXY TCP4 10.0.0.1 10.0.0.2 5 80\r\n");
     }
 }

@@ -249,7 +249,7 @@ fn skip_empty_lines(input: &[u8], seen: &mut u32, bounds: &Bounds) -> Result<usi
     for (index, &byte) in input.iter().enumerate() {
         let lf_is_due = !seen.is_multiple_of(2);
         match byte {
-            b'\r' if !lf_is_due && *seen / 2 >= bounds.empty_lines_max => {
+            b'\r' if !lf_is_due && *seen / 2 >= u32::from(bounds.empty_lines_max) => {
                 return Err(RequestError::EmptyLines);
             }
             b'\r' if !lf_is_due => *seen += 1,

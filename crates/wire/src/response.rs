@@ -77,14 +77,6 @@ impl<'a> ResponseHead<'a> {
         Self { status, reason: "", version: Version::Http2, fields, body, keep_alive: true, idle_seconds: None }
     }
 
-    /// Seconds after which the server closes the connection if it is idle, as its Keep-Alive field
-    /// says.
-    #[inline]
-    #[must_use]
-    pub const fn idle_seconds(&self) -> Option<u32> {
-        self.idle_seconds
-    }
-
     /// The value of the first field line of that name, in whatever case.
     #[inline]
     #[must_use]
@@ -154,7 +146,9 @@ pub struct ResponseReader {
     /// connection without pipelining needs no memory.
     expected: Option<RequestKind>,
     expected_later: VecDeque<RequestKind>,
-    informational: u32,
+    informational: u16,
+    /// Seconds after which the server closes the connection if it is idle; 0: it has not said.
+    idle_seconds: u16,
     bytes: MessageBytes,
 }
 
@@ -176,6 +170,7 @@ impl ResponseReader {
             expected: None,
             expected_later: VecDeque::new(),
             informational: 0,
+            idle_seconds: 0,
             bytes: MessageBytes { header: 0, body: 0, framing: 0 },
         }
     }
@@ -204,7 +199,7 @@ impl ResponseReader {
         input: &'a [u8],
         slots: &'a mut FieldSlots<'a>,
     ) -> Result<Progress<ResponseEvent<'a>>, ResponseError> {
-        let Self { bounds, partial, stage, expected, expected_later, informational, bytes } = self;
+        let Self { bounds, partial, stage, expected, expected_later, informational, idle_seconds, bytes } = self;
         let outcome = match stage {
             Stage::Failed(error) => return Err(*error),
             Stage::Head => {
@@ -229,6 +224,9 @@ impl ResponseReader {
             }
             Ok(Progress { event: Some(ResponseEvent::Head(head)), .. }) => {
                 *stage = Stage::Body(Body::new(head.body));
+                if let Some(seconds) = head.idle_seconds {
+                    *idle_seconds = u16::try_from(seconds).unwrap_or(u16::MAX);
+                }
             }
             Ok(Progress { event: Some(ResponseEvent::End(_)), .. }) => {
                 *stage = Stage::Head;
@@ -238,6 +236,14 @@ impl ResponseReader {
             Ok(_) => {}
         }
         outcome
+    }
+
+    /// Seconds after which the server closes the connection if it is idle, as its latest Keep-Alive
+    /// field says.
+    #[inline]
+    #[must_use]
+    pub const fn idle_seconds(&self) -> Option<u16> {
+        if self.idle_seconds == 0 { None } else { Some(self.idle_seconds) }
     }
 
     /// The fault for which a reply was refused.

@@ -9,6 +9,7 @@ use thalweg_load::Reuse;
 use thalweg_measure::Limit;
 use thalweg_sys::UnixAddr;
 use thalweg_units::{parse_link_rate, parse_seconds, parse_time};
+use thalweg_wire::proxy_protocol::ProxyVersion;
 
 use super::client_tls::ClientTlsOptions;
 use super::headings::{CLIENT, CONNECTIONS, LIMITS, REQUESTS};
@@ -91,6 +92,13 @@ pub(crate) struct LoadOptions {
     /// Connect through this Unix socket (@NAME for an abstract one)
     #[arg(long, value_name = "PATH", value_parser = parse_unix, conflicts_with = "from", hide_short_help = true)]
     pub unix_socket: Option<UnixAddr>,
+    /// Begin each connection with a PROXY header of this version, as a proxy in front of the server
+    /// does
+    ///
+    /// The client in it is the local address (of --from, if it is given), with a port of its own
+    /// for each connection.
+    #[arg(long, value_name = "VERSION", hide_short_help = true)]
+    pub proxy_protocol: Option<ProxyProtocolOption>,
     /// Local address or range FIRST-LAST to connect from; repeatable
     #[arg(long, value_name = "ADDRS", value_parser = parse_sources, help_heading = CLIENT, hide_short_help = true)]
     pub from: Vec<Vec<IpAddr>>,
@@ -158,6 +166,26 @@ pub(crate) enum HttpVersion {
     /// HTTP/2
     #[value(name = "2")]
     Http2,
+}
+
+/// The version of PROXY headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProxyProtocolOption {
+    /// A line of text
+    #[value(name = "1")]
+    V1,
+    /// Binary
+    #[value(name = "2")]
+    V2,
+}
+
+impl From<ProxyProtocolOption> for ProxyVersion {
+    fn from(option: ProxyProtocolOption) -> Self {
+        match option {
+            ProxyProtocolOption::V1 => Self::V1,
+            ProxyProtocolOption::V2 => Self::V2,
+        }
+    }
 }
 
 /// The addresses of a name that are used.

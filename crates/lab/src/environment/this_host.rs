@@ -76,7 +76,13 @@ impl Environment for ThisHost {
             driver: plan.driver,
             connections_max: plan.connections,
         })?;
-        let mut plan = Plan { peer: sink.address().into(), peers: Vec::new(), sources: Vec::new(), ..plan.clone() };
+        let mut plan = Plan {
+            peer: sink.address().into(),
+            peers: Vec::new(),
+            proxy_header: None,
+            sources: Vec::new(),
+            ..plan.clone()
+        };
         if let Some(tls) = &mut plan.tls {
             let settings = sink.client(&tls.settings).map_err(io::Error::other)?;
             *tls = TlsPlan { settings, server_name: sink::NAME.to_owned(), resume: tls.resume };

@@ -73,6 +73,7 @@ impl<P: Protocol> Engine<P> {
             user: plan.user.clone().map(Arc::new),
             source: thread,
             peer_turn: thread,
+            proxied: 0,
             ports: plan.ports_of(thread),
             connections_max,
             connections: Vec::new(),

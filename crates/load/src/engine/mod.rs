@@ -22,6 +22,7 @@ mod pacer;
 mod pacing;
 mod paused;
 mod peer;
+mod proxied;
 mod records;
 mod redirects;
 mod requests;

@@ -50,6 +50,8 @@ impl<P: Protocol> Engine<P> {
         }
         self.connections[place] = Connection::connecting(id, P::new(settings), driver.now());
         self.connections[place].peer = peer as u16;
+        // The turn has gone on to the next one.
+        self.connections[place].source = ((self.source - 1) % self.plan.sources.len().max(1)) as u16;
         self.open += 1;
         self.connecting += 1;
         self.arm(id, now.plus_ns(self.timeout_ns()));
@@ -204,6 +206,9 @@ impl<P: Protocol> Engine<P> {
         let observed_ns = now.ns_since(self.connection(id).since);
         let connect_ns = handshake_ns.map_or(observed_ns, |ns| ns.min(observed_ns));
         self.figures.trial.connect.record(connect_ns);
+        if self.plan.proxy_header.is_some() {
+            return self.send_proxy_header(driver, id);
+        }
         if !self.begin_handshake(driver, id, observed_ns - connect_ns, now) {
             self.read_now(driver, id);
             self.on_established(driver, id, connect_ns, now);

@@ -41,6 +41,8 @@ pub struct Engine<P: Protocol = Http1> {
     pub(super) source: usize,
     /// The turn of the plan's addresses.
     pub(super) peer_turn: usize,
+    /// Connections that have begun with a PROXY header.
+    pub(super) proxied: u32,
     pub(super) ports: Option<PortRange>,
     pub(super) connections_max: usize,
     pub(super) connections: Vec<Connection<P>>,

@@ -126,6 +126,9 @@ impl<P: Protocol> Engine<P> {
     }
 
     pub(super) fn on_sent<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
+        if self.is_proxy_header(id) {
+            return self.on_proxy_header_sent(driver, id);
+        }
         let connection = self.connection(id);
         if !connection.transport.on_sent(driver, id) {
             return;

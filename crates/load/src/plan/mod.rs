@@ -11,6 +11,7 @@ use thalweg_measure::trial::Thresholds;
 use thalweg_sys::{DriverChoice, PeerAddr, PortRange};
 use thalweg_tls::{ClientSettings, Resume};
 use thalweg_wire::Version;
+use thalweg_wire::proxy_protocol::ProxyVersion;
 
 use crate::input::check::Check;
 use crate::input::sessions::Sessions;
@@ -48,6 +49,8 @@ pub struct Plan {
     pub peers: Vec<PeerAddr>,
     /// TLS on its connections; `None`: they are plain.
     pub tls: Option<TlsPlan>,
+    /// The PROXY header that each connection begins with, as from a proxy in front of the server.
+    pub proxy_header: Option<ProxyHeaderPlan>,
     /// Local addresses of connections, one after the other; none leaves the choice to the kernel.
     pub sources: Vec<IpAddr>,
     /// Local ports of connections, divided between the threads; `None` leaves the choice to the
@@ -135,6 +138,16 @@ pub struct Plan {
     pub driver: DriverChoice,
     /// Seed of everything random.
     pub seed: u64,
+}
+
+/// PROXY headers on the connections of a run (HAProxy, doc/proxy-protocol.txt).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProxyHeaderPlan {
+    /// Their version.
+    pub version: ProxyVersion,
+    /// The client's address in them, where the plan has no local addresses. Its ports are counted
+    /// up, so that they name no real connection.
+    pub source: IpAddr,
 }
 
 /// TLS on the connections of a run.
@@ -263,6 +276,7 @@ impl Plan {
             peer,
             peers: Vec::new(),
             tls: None,
+            proxy_header: None,
             sources: Vec::new(),
             ports: None,
             requests,

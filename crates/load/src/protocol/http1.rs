@@ -17,8 +17,6 @@ use crate::request::{RequestError, RequestView, Template, Templates};
 #[derive(Debug)]
 pub struct Http1 {
     reader: ResponseReader,
-    /// Seconds after which the server closes the connection if it is idle; 0: it has not said.
-    idle_seconds: u32,
 }
 
 impl Protocol for Http1 {
@@ -28,7 +26,7 @@ impl Protocol for Http1 {
 
     fn new(settings: ProtocolSettings) -> Self {
         let bounds = if settings.is_lenient { Bounds::lenient_responses() } else { Bounds::responses() };
-        Self { reader: ResponseReader::new(bounds), idle_seconds: 0 }
+        Self { reader: ResponseReader::new(bounds) }
     }
 
     #[inline]
@@ -80,9 +78,6 @@ impl Protocol for Http1 {
                 None => return step,
                 Some(ResponseEvent::Informational(head)) => responses.interim(stream, head.status),
                 Some(ResponseEvent::Head(head)) => {
-                    if let Some(seconds) = head.idle_seconds() {
-                        self.idle_seconds = seconds;
-                    }
                     responses.head(stream, head.status, head.keep_alive(), || head.fields.iter());
                 }
                 Some(ResponseEvent::Body(bytes)) => {
@@ -113,7 +108,7 @@ impl Protocol for Http1 {
 
     #[inline]
     fn idle_time(&self) -> Option<Duration> {
-        (self.idle_seconds > 0).then(|| Duration::from_secs(self.idle_seconds.into()))
+        self.reader.idle_seconds().map(|seconds| Duration::from_secs(seconds.into()))
     }
 
     #[inline]

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use thalweg_load::{Extent, LoopPlan, Plan, Reuse};
+use thalweg_load::{Extent, LoopPlan, Plan, ProxyHeaderPlan, Reuse};
 use thalweg_measure::{Outcome, StatusClasses};
 use thalweg_reactor::sim::SimConfig;
 use thalweg_sys::PeerAddr;
+use thalweg_wire::proxy_protocol::{self, ProxyHeader, ProxyVersion};
 
 use crate::script::Response;
 use crate::world::{Run, World, plan, request, session_plan};
@@ -237,4 +238,22 @@ fn all_connections_go_to_the_first_address() {
     assert!((9..=11).contains(&good), "{good} good");
     assert_eq!((first.response_time.count(), second.outcomes.total()), (good, 0));
     assert_eq!(run.figures.peers, ["10.0.0.1:80", "10.0.0.9:80"]);
+}
+
+/// A server behind a balancer was not to be measured at all. This one drops a connection that does
+/// not begin with a header: the header is in front of the first request, and of no other.
+#[test]
+fn a_server_that_wants_proxy_headers_gets_none() {
+    for version in [ProxyVersion::V1, ProxyVersion::V2] {
+        let proxy_header = Some(ProxyHeaderPlan { version, source: "192.0.2.7".parse().expect("an address") });
+        let plan = Plan { proxy_header, ..open(100.0, 30, 3) };
+        let run = World::calm(plan).run(|_| Response::Good);
+        let trial = &run.figures.trial;
+        assert_eq!((trial.counts.good, trial.connections.opened), (30, 3), "{:?}", trial.outcomes);
+        let headers = run.headers.iter().map(|header| proxy_protocol::read(header).expect("it is in order"));
+        let client = ProxyHeader::Client { address: Some("192.0.2.7".parse().expect("an address")), is_secure: false };
+        let lengths: Vec<usize> = run.headers.iter().map(Vec::len).collect();
+        assert!(headers.clone().zip(lengths).all(|(header, length)| header == Some((client, length))));
+        assert_eq!(headers.count(), 3);
+    }
 }

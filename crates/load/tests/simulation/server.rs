@@ -16,6 +16,8 @@ pub(crate) type Script = Box<dyn Fn(u64) -> Response>;
 pub(crate) struct Server {
     pub(crate) addr: SocketAddr,
     pub(crate) records: Vec<Record>,
+    /// The bytes in front of the first request of each connection.
+    pub(crate) headers: Vec<Vec<u8>>,
     /// Most requests that were being responded to at once.
     pub(crate) busy_max: usize,
     listener: SocketId,
@@ -41,6 +43,7 @@ pub(crate) struct Record {
 #[derive(Default)]
 struct Conversation {
     number: u64,
+    has_begun: bool,
     input: Vec<u8>,
     /// Bytes of a request's body that are still to come and of no interest.
     skip: usize,
@@ -60,7 +63,8 @@ impl Server {
     pub(crate) fn open(sim: &mut Sim, addr: SocketAddr, script: Script) -> Self {
         let listener = sim.listen(Listen::Address(addr)).expect("the address is free");
         let (records, conversations, agenda) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
-        Self { addr, records, busy_max: 0, listener, script, conversations, agenda, accepted: 0 }
+        let headers = Vec::new();
+        Self { addr, records, headers, busy_max: 0, listener, script, conversations, agenda, accepted: 0 }
     }
 
     /// Whether a completion is for the server.
@@ -141,6 +145,18 @@ impl Server {
         let skipped = conversation.skip.min(conversation.input.len());
         conversation.input.drain(..skipped);
         conversation.skip -= skipped;
+        if !conversation.has_begun
+            && let Some(start) = conversation.input.windows(5).position(|five| matches!(five, b"GET /" | b"POST "))
+        {
+            conversation.has_begun = true;
+            if start > 0 {
+                self.headers.push(conversation.input.drain(..start).collect());
+            }
+        }
+        let is_in_header = [&b"PROXY "[..], b"\r\n"].iter().any(|begin| conversation.input.starts_with(begin));
+        if !conversation.has_begun && is_in_header {
+            return false;
+        }
         let Some(request) = split(&conversation.input) else { return false };
         let response = (self.script)(request.number);
         let bytes = request.head_bytes + request.body_bytes;

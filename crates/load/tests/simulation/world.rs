@@ -65,6 +65,8 @@ pub(crate) struct World {
 pub(crate) struct Run {
     pub(crate) figures: RunFigures,
     pub(crate) records: Vec<Record>,
+    /// The bytes in front of the first request of each connection, of those that had some.
+    pub(crate) headers: Vec<Vec<u8>>,
     pub(crate) busy_max: usize,
     /// Most entries that the engine's queues and timers held.
     pub(crate) entries_max: usize,
@@ -187,7 +189,8 @@ impl World {
         run(&mut sim, &mut both).expect("the simulation goes on");
         let Both { engine, server, entries_max, .. } = both;
         let took_ns = sim.now().ns_since(began);
-        Run { figures: engine.into_figures(), records: server.records, busy_max: server.busy_max, entries_max, took_ns }
+        let Server { records, headers, busy_max, .. } = server;
+        Run { figures: engine.into_figures(), records, headers, busy_max, entries_max, took_ns }
     }
 }
 
