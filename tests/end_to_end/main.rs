@@ -150,6 +150,7 @@ mod tls;
 mod trees;
 mod unix_sockets;
 mod warming;
+mod ways;
 mod workloads;
 mod yardstick;
 mod yardstick_server;

@@ -52,8 +52,13 @@ pub(crate) fn plan(
     let proxy_header = options
         .proxy_protocol
         .map(|version| ProxyHeaderPlan { version: version.into(), source: reach::own_address(target) });
+    let port = target.url.port_or_known_default().unwrap_or(80);
+    let proxy = options.proxy.as_ref().map(|proxy| proxy.plan(&target.server_name(), port)).transpose();
+    let proxy = proxy.map_err(|error| Failure::usage(format!("--proxy: {error}")))?;
+    reach::remark_on_environment(target, proxy.is_some());
     Ok(Plan {
         peers,
+        proxy,
         proxy_header,
         tls,
         sources: addresses,
@@ -256,6 +261,9 @@ fn set_for_connections(options: &LoadOptions, plan: &Plan, set: &mut impl FnMut(
     }
     if plan.redirects_max > 0 {
         set("follow", plan.redirects_max.to_string());
+    }
+    if let Some(proxy) = &options.proxy {
+        set("proxy", proxy.shown());
     }
     if let Some(version) = options.proxy_protocol.and_then(|version| version.to_possible_value()) {
         set("proxy-protocol", version.get_name().to_owned());

@@ -4,13 +4,14 @@
 //! ([`thalweg_doctor::needs`]).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::sync::Once;
 
 use thalweg_doctor::needs::{DESCRIPTORS_BESIDE, Sources, Threads, TooFewAddresses, share_out, spread};
 use thalweg_lab::target::Target;
 use thalweg_sys::resource_limits::{descriptors, ip_local_port_range, raise_descriptors};
 use thalweg_sys::{PeerAddr, PortRange};
 
-use crate::exit::Failure;
+use crate::exit::{Failure, remark};
 
 /// Arranges the descriptors for this many connections.
 ///
@@ -52,6 +53,18 @@ pub(crate) fn sources(connections: usize, target: &Target, asked: Vec<IpAddr>) -
              {ports} ports; use --from FIRST-LAST (`ip address add ADDRESS dev DEVICE` adds an address)"
         ))
     })
+}
+
+/// Says that a proxy which the environment names is not used. A target on this host needs none.
+pub(crate) fn remark_on_environment(target: &Target, has_proxy: bool) {
+    static SAID: Once = Once::new();
+    let names = ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+    let set = names.iter().find(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
+    if let Some(name) = set.filter(|_| !has_proxy && !target.is_local()) {
+        SAID.call_once(|| {
+            remark(&format!("{name} is set, and not used: a load goes through a proxy only with --proxy URL"))
+        });
+    }
 }
 
 /// The local address that the kernel would connect from; any of the family if it does not say.

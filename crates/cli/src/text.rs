@@ -112,6 +112,9 @@ fn run(out: &mut String, document: &Document, trial: &Trial) -> std::fmt::Result
 /// The address that was measured, of a target with several.
 fn measured_address(out: &mut String, document: &Document) -> std::fmt::Result {
     let plan = &document.plan;
+    if let Some(proxy) = plan.settings.get("proxy") {
+        return writeln!(out, "  through the proxy {proxy}, at {}", plan.address);
+    }
     match plan.addresses.len() {
         0 | 1 => Ok(()),
         several if plan.settings.contains_key("addresses") => {

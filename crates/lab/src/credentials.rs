@@ -51,6 +51,9 @@ impl fmt::Debug for Credentials {
 /// An argument of a command line as results show it: a URL without its credentials, anything else
 /// as it is.
 pub fn shown(argument: &str) -> String {
+    if let Some((option, value)) = argument.split_once('=').filter(|(option, _)| option.starts_with("--")) {
+        return format!("{option}={}", shown(value));
+    }
     match Url::parse(argument) {
         Ok(mut url) if has_userinfo(&url) => {
             remove(&mut url);
@@ -70,6 +73,12 @@ pub(crate) fn shown_malformed(text: &str) -> String {
 /// Whether a URL has credentials in it.
 pub fn has_userinfo(url: &Url) -> bool {
     !url.username().is_empty() || url.password().is_some()
+}
+
+/// The user and the password of a URL as they are, if it has some.
+pub fn user_and_password(url: &Url) -> Option<(String, String)> {
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    has_userinfo(url).then(|| (decoded(url.username()), decoded(url.password().unwrap_or_default())))
 }
 
 fn remove(url: &mut Url) {

@@ -25,8 +25,12 @@ const ADDRESSES_MAX: usize = 64;
 pub struct Routing {
     /// The server is reached through this Unix socket, whatever the name is.
     pub socket: Option<UnixAddr>,
+    /// Connections go to this host and port, a proxy, which looks the target's name up itself.
+    pub proxy: Option<(String, u16)>,
     /// Addresses of this family alone.
     pub family: Option<Family>,
+    /// Addresses of this family if there are some: that of the local addresses.
+    pub preferred: Option<Family>,
     /// Names whose addresses are given.
     pub resolve: Vec<Resolve>,
     /// Hosts and ports that connections go to instead of others.
@@ -126,7 +130,7 @@ impl Routing {
             to.from.0.as_ref().is_none_or(|from| *from == host) && to.from.1.is_none_or(|from| from == port)
         };
         let to = self.connect_to.iter().find(meets).map(|connect_to| connect_to.to.clone()).unwrap_or_default();
-        let (host, port) = (to.0.unwrap_or(host), to.1.unwrap_or(port));
+        let (host, port) = self.proxy.clone().unwrap_or((to.0.unwrap_or(host), to.1.unwrap_or(port)));
         let given = self.resolve.iter().rfind(|resolve| resolve.host == host && resolve.port == port);
         let found: Vec<SocketAddr> = match (host.parse::<IpAddr>(), given) {
             (Ok(ip), _) => vec![SocketAddr::new(ip, port)],
@@ -140,6 +144,10 @@ impl Routing {
             if !addresses.contains(address) && addresses.len() < ADDRESSES_MAX {
                 addresses.push(*address);
             }
+        }
+        let is_preferred = |address: &SocketAddr| self.preferred == Some(Family::of(address.ip()));
+        if addresses.iter().any(is_preferred) {
+            addresses.retain(is_preferred);
         }
         match (addresses.is_empty(), found.first(), self.family) {
             (false, ..) => Ok(alternating(addresses)),
@@ -228,7 +236,10 @@ mod tests {
         routing.family = Some(Family::V6);
         check(&routing, "name.invalid", Ok(&["[::1]:80", "[::2]:80"]));
         check(&routing, "10.0.0.1", Err("no IPv6 address, only 10.0.0.1"));
-        routing.family = None;
+        (routing.family, routing.preferred) = (None, Some(Family::V6));
+        check(&routing, "name.invalid", Ok(&["[::1]:80", "[::2]:80"]));
+        check(&routing, "10.0.0.1", Ok(&["10.0.0.1:80"]));
+        routing.preferred = None;
         routing.connect_to =
             vec![connect_to("other.invalid:81:10.0.0.9:1"), connect_to("other.invalid::10.0.0.2:8080")];
         check(&routing, "other.invalid", Ok(&["10.0.0.2:8080"]));

@@ -24,6 +24,7 @@ mod request;
 mod runner;
 mod schedule;
 mod transport;
+mod tunnel;
 mod user;
 mod weights;
 
@@ -46,4 +47,5 @@ pub use request::{
 };
 pub use runner::{LoadError, Running, start};
 pub use schedule::{Arrival, Arrivals, ClosedLoop, OpenLoop, RecordedLoop, Share};
+pub use tunnel::{ProxyKind, ProxyPlan};
 pub use weights::{WeightError, Weights};

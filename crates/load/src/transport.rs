@@ -13,6 +13,7 @@ use thalweg_sys::{Connect, Driver, Instant, SendBuf, SocketId};
 use thalweg_tls::{Engine, Facts, Failure, FailureKind, Handshake};
 
 use crate::plan::TlsPlan;
+use crate::tunnel::Tunnel;
 
 /// A connection's transport.
 pub(crate) enum Transport {
@@ -20,6 +21,8 @@ pub(crate) enum Transport {
     Plain,
     /// Records of TLS.
     Tls(Box<Tls>),
+    /// A tunnel through a proxy that is not there yet.
+    Tunnel(Box<Tunnel>),
 }
 
 /// The state of TLS on a connection.
@@ -62,7 +65,7 @@ impl Transport {
     #[inline]
     pub(crate) fn send<D: Driver>(&mut self, driver: &mut D, id: SocketId, bytes: SendBuf) {
         match self {
-            Self::Plain => driver.send(id, bytes),
+            Self::Plain | Self::Tunnel(_) => driver.send(id, bytes),
             Self::Tls(tls) => tls.send(driver, id, bytes.as_slice()),
         }
     }
@@ -73,6 +76,10 @@ impl Transport {
         match self {
             Self::Plain => true,
             Self::Tls(tls) => tls.on_sent(driver, id),
+            Self::Tunnel(tunnel) => {
+                tunnel.on_sent();
+                false
+            }
         }
     }
 
@@ -87,7 +94,7 @@ impl Transport {
     /// whether there is something to send.
     pub(crate) fn close_notify<D: Driver>(&mut self, driver: &mut D, id: SocketId) -> bool {
         match self {
-            Self::Plain => false,
+            Self::Plain | Self::Tunnel(_) => false,
             Self::Tls(tls) => tls.close_notify(driver, id),
         }
     }
@@ -96,7 +103,7 @@ impl Transport {
     /// not ended it (RFC 8446, 6.1).
     pub(crate) fn is_cut_by_end(&self) -> bool {
         match self {
-            Self::Plain => false,
+            Self::Plain | Self::Tunnel(_) => false,
             Self::Tls(tls) => !tls.is_peer_closed,
         }
     }

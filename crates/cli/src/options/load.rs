@@ -13,6 +13,7 @@ use thalweg_wire::proxy_protocol::ProxyVersion;
 
 use super::client_tls::ClientTlsOptions;
 use super::headings::{CLIENT, CONNECTIONS, LIMITS, REQUESTS};
+use super::proxy::ProxyOption;
 use super::routing::RoutingOptions;
 use super::values::{CpuList, DriverOption, RANGE_MAX, parse_cpus, positive, positive_calls, within};
 
@@ -92,6 +93,11 @@ pub(crate) struct LoadOptions {
     /// Connect through this Unix socket (@NAME for an abstract one)
     #[arg(long, value_name = "PATH", value_parser = parse_unix, conflicts_with = "from", hide_short_help = true)]
     pub unix_socket: Option<UnixAddr>,
+    /// Proxy to go through: http://[USER:PASSWORD@]HOST:PORT (CONNECT) or socks5://...
+    ///
+    /// The proxy looks up the target's name. No environment variable names one.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["unix_socket", "proxy_protocol", "connect_to"], hide_short_help = true)]
+    pub proxy: Option<ProxyOption>,
     /// Begin each connection with a PROXY header of this version, as a proxy in front of the server
     /// does
     ///
@@ -135,7 +141,8 @@ pub(crate) struct LoadOptions {
 impl LoadOptions {
     /// The way to the target.
     pub(crate) fn routing(&self) -> Routing {
-        self.routing.routing(self.unix_socket.as_ref(), &self.from)
+        let proxy = self.proxy.as_ref().map(|proxy| (proxy.host.clone(), proxy.port));
+        Routing { proxy, ..self.routing.routing(self.unix_socket.as_ref(), &self.from) }
     }
 
     /// Most requests under way at once on a connection, if the options say so.

@@ -17,6 +17,7 @@ mod manual;
 mod observe;
 mod output;
 mod progress;
+mod proxy;
 mod replay;
 mod report;
 mod request;

@@ -31,13 +31,13 @@ pub(crate) struct RoutingOptions {
 impl RoutingOptions {
     /// The way; through this Unix socket, if there is one, and from these local addresses.
     pub(crate) fn routing(&self, socket: Option<&UnixAddr>, from: &[Vec<IpAddr>]) -> Routing {
-        let of_sources = || from.iter().flatten().next().map(|source| Family::of(*source));
+        let preferred = from.iter().flatten().next().map(|source| Family::of(*source));
         let family = match (self.ipv4, self.ipv6) {
             (true, _) => Some(Family::V4),
             (_, true) => Some(Family::V6),
-            _ => of_sources(),
+            _ => None,
         };
         let (resolve, connect_to) = (self.resolve.clone(), self.connect_to.clone());
-        Routing { socket: socket.cloned(), family, resolve, connect_to }
+        Routing { socket: socket.cloned(), proxy: None, family, preferred, resolve, connect_to }
     }
 }

@@ -79,6 +79,7 @@ impl Environment for ThisHost {
         let mut plan = Plan {
             peer: sink.address().into(),
             peers: Vec::new(),
+            proxy: None,
             proxy_header: None,
             sources: Vec::new(),
             ..plan.clone()

@@ -355,6 +355,10 @@ fn document_of(
         let causes: Vec<_> = tls.failures.iter().map(counted).collect();
         reasons.push(format!("connections that failed in TLS: {}; the first one: {first}", causes.join(", ")));
     }
+    if let Some(first) = &figures.proxy_refusal {
+        let count = display::count(figures.proxy_refusals);
+        reasons.push(format!("the proxy made no tunnel for {count} connections; the first time, {first}"));
+    }
     if run.unsolicited_bytes > 0 {
         reasons.push(format!("{} bytes arrived on connections without a request", run.unsolicited_bytes));
     }

@@ -237,6 +237,7 @@ impl<P: Protocol> Engine<P> {
         match connection.transport {
             Transport::Plain => self.on_opened(driver, id, None, now),
             Transport::Tls(_) => self.on_records(driver, id, now),
+            Transport::Tunnel(_) => self.on_tunnel_received(driver, id, now),
         }
     }
 

@@ -30,6 +30,7 @@ mod responses;
 mod retries;
 mod state;
 mod submitting;
+mod tunnelled;
 mod users;
 
 pub use disturbance::WaitSource;

@@ -206,6 +206,9 @@ impl<P: Protocol> Engine<P> {
         let observed_ns = now.ns_since(self.connection(id).since);
         let connect_ns = handshake_ns.map_or(observed_ns, |ns| ns.min(observed_ns));
         self.figures.trial.connect.record(connect_ns);
+        if self.plan.proxy.is_some() {
+            return self.begin_tunnel(driver, id);
+        }
         if self.plan.proxy_header.is_some() {
             return self.send_proxy_header(driver, id);
         }

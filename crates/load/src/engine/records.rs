@@ -37,7 +37,7 @@ impl<P: Protocol> Engine<P> {
     pub(super) fn on_records<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let mut memory = std::mem::take(&mut self.tls_memory);
         let opened = match &mut self.connection(id).transport {
-            Transport::Plain => Ok(()),
+            Transport::Plain | Transport::Tunnel(_) => Ok(()),
             Transport::Tls(tls) => tls.open(driver.received(), &mut memory),
         };
         match opened {
@@ -126,6 +126,9 @@ impl<P: Protocol> Engine<P> {
 
     /// The server has ended the connection within the handshake.
     pub(super) fn on_handshake_ended<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
+        if matches!(self.connection(id).transport, Transport::Tunnel(_)) {
+            return self.on_tunnel_refused(driver, id, "it ended the connection".to_owned(), now);
+        }
         self.note_failure(&Failure::ended());
         self.on_connect_failed(driver, id, Some(Outcome::TlsFailure), now);
     }
@@ -154,7 +157,7 @@ impl<P: Protocol> Engine<P> {
             return None;
         }
         match &mut self.connections[id.index()].transport {
-            Transport::Plain => None,
+            Transport::Plain | Transport::Tunnel(_) => None,
             Transport::Tls(tls) => Some(tls),
         }
     }

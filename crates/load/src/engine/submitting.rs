@@ -131,7 +131,7 @@ impl<P: Protocol> Engine<P> {
         }
         let connection = self.connection(id);
         if !connection.transport.on_sent(driver, id) {
-            return;
+            return self.on_tunnel_sent(driver, id);
         }
         connection.sending = false;
         let is_left = connection.buffers.as_ref().is_some_and(|buffers| buffers.unsent > 0);

@@ -17,6 +17,7 @@ use crate::input::check::Check;
 use crate::input::sessions::Sessions;
 use crate::replay::Recording;
 use crate::request::{RequestList, Templates};
+use crate::tunnel::ProxyPlan;
 
 pub(crate) mod choice;
 pub(crate) mod rate;
@@ -49,6 +50,8 @@ pub struct Plan {
     pub peers: Vec<PeerAddr>,
     /// TLS on its connections; `None`: they are plain.
     pub tls: Option<TlsPlan>,
+    /// The proxy that connections go through; [`peer`](Self::peer) is its address then.
+    pub proxy: Option<ProxyPlan>,
     /// The PROXY header that each connection begins with, as from a proxy in front of the server.
     pub proxy_header: Option<ProxyHeaderPlan>,
     /// Local addresses of connections, one after the other; none leaves the choice to the kernel.
@@ -276,6 +279,7 @@ impl Plan {
             peer,
             peers: Vec::new(),
             tls: None,
+            proxy: None,
             proxy_header: None,
             sources: Vec::new(),
             ports: None,

@@ -115,6 +115,10 @@ pub struct TrialFigures {
     pub streams: Option<StreamFigures>,
     /// The addresses that connections went to in turn; empty: to one alone.
     pub by_address: Vec<AddressFigures>,
+    /// Connections for which a proxy made no tunnel, and its reason for the first one.
+    pub proxy_refusals: u64,
+    /// That reason.
+    pub proxy_refusal: Option<String>,
     /// Protocol errors by cause.
     pub protocol_errors: ProtocolErrors,
     /// The first good response, as a sample of the target's responses.
@@ -265,6 +269,8 @@ impl TrialFigures {
             tls: None,
             streams: None,
             by_address: Vec::new(),
+            proxy_refusals: 0,
+            proxy_refusal: None,
             protocol_errors: ProtocolErrors::default(),
             sample: None,
             cpus: Vec::new(),
@@ -300,6 +306,8 @@ impl TrialFigures {
         for (mine, theirs) in self.by_address.iter_mut().zip(&other.by_address) {
             mine.merge(theirs);
         }
+        self.proxy_refusals += other.proxy_refusals;
+        self.proxy_refusal = self.proxy_refusal.take().or_else(|| other.proxy_refusal.clone());
         self.protocol_errors.merge(&other.protocol_errors);
         if self.sample.is_none() {
             self.sample.clone_from(&other.sample);
