@@ -66,6 +66,13 @@ pub(super) fn limit(text: &str) -> String {
         Limit::KbitPerConnection { inclusive, kbit } => {
             format!("{} {kbit} kbit/s per connection", if inclusive { "≥" } else { ">" })
         }
+        Limit::Figure { figure, inclusive, bound } if figure.is_amount() => {
+            let name = figure.to_string().replace('_', " ");
+            format!("{name} {} {}", if inclusive { "≥" } else { ">" }, figure.words(bound))
+        }
+        Limit::Figure { figure, inclusive, bound } => {
+            format!("{} {} {}", figure.to_string().replace('_', " "), below(inclusive), figure.words(bound))
+        }
     }
 }
 

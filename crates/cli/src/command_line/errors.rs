@@ -48,6 +48,9 @@ fn explained(mut error: Error, command: &Command, arguments: &[String]) -> Error
         }
         _ => None,
     };
+    if advice.is_none() && error.kind() == ErrorKind::UnknownArgument && is_far(&error) {
+        error.remove(ContextKind::SuggestedArg);
+    }
     if let Some(advice) = advice {
         error.remove(ContextKind::SuggestedArg);
         error.remove(ContextKind::SuggestedSubcommand);
@@ -56,6 +59,19 @@ fn explained(mut error: Error, command: &Command, arguments: &[String]) -> Error
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
     }
     error
+}
+
+/// Whether the option that clap suggests is another word rather than a slip of the one given.
+fn is_far(error: &Error) -> bool {
+    let said = |kind: ContextKind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.trim_start_matches('-').to_owned(),
+        _ => String::new(),
+    };
+    let (given, suggested) = (said(ContextKind::InvalidArg), said(ContextKind::SuggestedArg));
+    let given = given.split('=').next().unwrap_or_default();
+    let slips_max = (given.len() / 4).max(1);
+    // The beginning of a longer name is no slip.
+    !suggested.starts_with(given) && strsim::damerau_levenshtein(given, &suggested) > slips_max
 }
 
 /// Advice for an argument that the command does not have.
@@ -102,6 +118,8 @@ mod tests {
             &["--threads", "tip: a load thread runs on each CPU of --cores"],
         );
         check(&["run", "http://h/", "--conections", "4"], &["a similar argument exists: '--connections'"]);
+        check(&["run", "http://h/", "--grpc"], &["tip: gRPC is not spoken"]);
+        check(&["run", "http://h/", "--websocket"], &["tip: WebSockets are not spoken"]);
         check(&["run", "http://h/", "--request", "POST"], &["tip: use --method NAME"]);
         check(&["run", "http://h/", "-k"], &["'-k'", "curl's -k is --insecure"]);
         check(&["run", "http://h/", "-t", "4"], &["'-t <TIME>'", "wrk", "--cores", "--duration 4", "-t 4s"]);
@@ -116,6 +134,19 @@ mod tests {
         check(&["http://h/"], &["the command comes first"]);
         check(&["-c", "5", "http://h/"], &["the command comes first"]);
         check(&["srve"], &["'serve'"]);
+    }
+
+    /// `--grpc` once had `--groups` suggested to it.
+    #[test]
+    fn another_word_is_no_near_miss() {
+        let suggests = |option: &str| {
+            let mut command = command();
+            let words: Vec<String> = ["run", "http://h/", option].iter().map(ToString::to_string).collect();
+            let error = command.try_get_matches_from_mut(["thalweg", "run", "http://h/", option]).unwrap_err();
+            explained(error, &command, &words).render().to_string().contains("similar")
+        };
+        assert!(suggests("--timout") && suggests("--durations"));
+        assert!(!suggests("--grps") && !suggests("--think-more"));
     }
 
     #[test]

@@ -97,6 +97,12 @@ const LOAD: &[Habit] = &[
         "use --insecure",
     ),
     (&["--ca", "--root-certs", "--ca-certificate"], "use --cacert FILE"),
+    (
+        &["--grpc", "--proto", "--protobuf"],
+        "gRPC is not spoken; --http 2 with --body @FILE sends one message in a POST",
+    ),
+    (&["--websocket", "--ws"], "WebSockets are not spoken"),
+    (&["--http3", "--h3", "--quic"], "HTTP/3 is not spoken; use --http 2"),
     (&["-x", "--proxy"], "a load goes to its target directly, without a proxy"),
     (&["-s", "--script", "--lua"], "no scripts are run; users with think times are --session FILE (docs/workloads.md)"),
     (&["--targets", "--input-file", "--urls-from-file", "--url-file", "--file"], "use --urls FILE"),

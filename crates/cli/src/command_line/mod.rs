@@ -18,8 +18,11 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use crate::curl::{self, CurlLine};
-use crate::exit::Failure;
+use thalweg_measure::limit::LIST;
+
+use crate::exit::{Exit, Failure};
 use crate::options::{ColorOption, Command, Options};
+use crate::output;
 
 /// Commands that take a line of curl.
 const COMMANDS_WITH_CURL: [&str; 4] = ["run", "find", "sweep", "compare"];
@@ -45,6 +48,9 @@ pub(crate) fn read() -> Result<Options, ExitCode> {
     // Errors, help among them, have colours, too.
     let color = ColorOption::of_arguments(&given);
     color.apply();
+    if wants_limits(&given) {
+        return Err(output::print(LIST).map_or_else(Failure::report, |()| Exit::Met.into()));
+    }
     let line = curl_line(&given).map_err(Failure::report)?;
     let arguments = line.as_ref().map_or_else(|| given.clone(), |(at, line)| with_url(&given, *at, line.url()));
     let mut command = command().color(color.into());
@@ -63,6 +69,12 @@ pub(crate) fn read() -> Result<Options, ExitCode> {
     }
     ARGUMENTS.get_or_init(|| arguments);
     Ok(options)
+}
+
+/// Whether the list of limits is asked for, in the place of a limit.
+fn wants_limits(arguments: &[OsString]) -> bool {
+    let is_asked = |pair: &[OsString]| pair[0] == "--limit" && pair[1] == "list";
+    arguments.windows(2).any(is_asked) || arguments.iter().any(|argument| argument == "--limit=list")
 }
 
 /// All commands with their options, and the help of the top level.

@@ -71,6 +71,11 @@ pub(super) fn prepare(options: &FindOptions, named: &NamedUrl) -> Result<Prepare
     let requests = requests::of(&options.load, &options.request, &target)?;
     let base = load_options::plan(&options.load, &options.request, &target, shape, requests)?;
     let limits = limits_or_default(&options.load.limits);
+    if let Some(limit) = limits.iter().find(|limit| limit.is_on_amount()) {
+        return Err(Failure::usage(format!(
+            "--limit '{limit}' is missed at every low rate, and the rate is what a search finds; use it with thalweg run"
+        )));
+    }
     // A command that restarts the server may be what starts it.
     if options.restart_cmd.is_none() {
         target.reach(base.timeout, &base.sources)?;

@@ -5,7 +5,7 @@
 //! that says so, and one with PASS has none; the exit code and a pipeline's own count of failures
 //! therefore agree.
 
-use thalweg_measure::limit::{Limit, Statistic};
+use thalweg_measure::limit::{Figure as LimitFigure, Limit, Statistic};
 use thalweg_measure::{LoopKind, Verdict};
 use thalweg_report as report;
 use thalweg_report::document::{Compare, Document, Figure, Find, Measured, Sweep, Trial};
@@ -150,7 +150,9 @@ fn concerns(reason: &str, limit: &Limit) -> bool {
             (is_of_statistic && reason.ends_with(&format!("the limit of {bound}")))
                 || reason.contains(&limit.to_string())
         }
-        Limit::Errors { .. } | Limit::KbitPerConnection { .. } => reason.contains(&limit.to_string()),
+        Limit::Errors { .. } | Limit::KbitPerConnection { .. } | Limit::Figure { .. } => {
+            reason.contains(&limit.to_string())
+        }
     }
 }
 
@@ -182,6 +184,10 @@ fn observed(trial: &Trial, limit: &Limit) -> Vec<String> {
             let (errors, offered) = (trial.outcomes.errors(), trial.counts.offered);
             Some(format!("errors: {} of {}", display::count(errors), display::count(offered)))
         }
+        Limit::Figure { figure: LimitFigure::Rate, .. } => {
+            Some(format!("good responses: {}", display::rate(trial.rates.good)))
+        }
+        Limit::Figure { .. } => None,
         Limit::KbitPerConnection { .. } => {
             Some(format!("connections at this rate: {}", display::count(trial.connections.conforming)))
         }

@@ -117,7 +117,8 @@ pub(crate) struct LoadOptions {
     pub driver: DriverOption,
     /// Limit to pass, such as 'p99<50ms' or 'errors<0.1%'
     ///
-    /// Repeatable.
+    /// Repeatable. --limit list shows all: rate>=500/s, first_byte_p99<20ms, connect_p99<5ms, and
+    /// those of k6 as they are written there.
     #[arg(long = "limit", value_name = "LIMIT", value_parser = parse_limit, help_heading = LIMITS)]
     pub limits: Vec<Limit>,
     /// Conditions for a good response, such as status=200

@@ -40,7 +40,7 @@ const RESOLUTION: f64 = 0.001;
 pub fn lag_bound(limits: &[Limit]) -> Duration {
     let tenths = limits.iter().filter_map(|limit| match limit {
         Limit::ResponseTime { bound, .. } => Some(bound.mul_f64(LAG_OF_LIMIT)),
-        Limit::Errors { .. } | Limit::KbitPerConnection { .. } => None,
+        Limit::Errors { .. } | Limit::KbitPerConnection { .. } | Limit::Figure { .. } => None,
     });
     tenths.fold(LAG_MAX, Duration::min)
 }

@@ -178,6 +178,13 @@ pub enum Reason {
         /// Connections that received responses.
         measured: u64,
     },
+    /// FAIL: another figure misses its limit.
+    Figure {
+        /// The limit.
+        limit: Limit,
+        /// The figure in words.
+        observed: String,
+    },
     /// FAIL: the target did not keep up with the schedule.
     Incomplete {
         /// Requests completed.
@@ -354,7 +361,7 @@ impl fmt::Display for Reason {
                 let share = *errors as f64 / (*offered).max(1) as f64;
                 let share = match limit {
                     Limit::Errors { share: bound, .. } => display::percent_against(share, *bound),
-                    Limit::ResponseTime { .. } | Limit::KbitPerConnection { .. } => display::percent(share),
+                    _ => display::percent(share),
                 };
                 write!(f, "errors {share} ({}) miss the limit {limit}", of(*errors, *offered))
             }
@@ -366,6 +373,7 @@ impl fmt::Display for Reason {
                     (display::count(*requests), if *requests == 1 { "request was" } else { "requests were" });
                 write!(f, "{count} {were} not processed by the target, which has said so")
             }
+            Reason::Figure { limit, observed } => write!(f, "{observed} misses the limit {limit}"),
             Reason::Connections { limit, conforming, measured } => {
                 write!(f, "only {} connections meet {limit}", of(*conforming, *measured))
             }

@@ -7,6 +7,8 @@ use crate::outcome::{Causes, Counts, Outcome};
 use crate::simulation::Random;
 use std::time::Duration;
 
+mod limits;
+
 const SECOND: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 

@@ -5,7 +5,7 @@ use super::figures::{LoopKind, TrialFigures};
 use super::reason::{Note, Reason};
 use super::{lateness, shortfall};
 use crate::histogram::Histogram;
-use crate::limit::Limit;
+use crate::limit::{Figure, Limit, Statistic};
 use crate::outcome::Outcome;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -99,7 +99,13 @@ impl Judgement {
     /// what it sent late and all at once overtaxed the target.
     pub fn may_be_disturbed(&self) -> bool {
         let is_overtaxed = |reason: &Reason| {
-            matches!(reason, Reason::ResponseTime { .. } | Reason::Incomplete { .. } | Reason::BacklogGrew { .. })
+            matches!(
+                reason,
+                Reason::ResponseTime { .. }
+                    | Reason::Figure { .. }
+                    | Reason::Incomplete { .. }
+                    | Reason::BacklogGrew { .. }
+            )
         };
         self.is_of_late_client() || self.reasons.iter().any(is_overtaxed)
     }
@@ -268,6 +274,24 @@ fn miss_of(limit: &Limit, figures: &TrialFigures, response_time: &Histogram) -> 
             let met = measured > 0 && conforming >= measured;
             (!met).then_some(Reason::Connections { limit: *limit, conforming, measured })
         }
+        Limit::Figure { figure, inclusive, bound } => {
+            let Some(observed) = observed_of(figure, figures) else {
+                return Some(Reason::NothingMeasured { limit: *limit });
+            };
+            let met = figure.meets(observed, inclusive, bound);
+            (!met).then_some(Reason::Figure { limit: *limit, observed: figure.words(observed) })
+        }
+    }
+}
+
+/// The value of a figure, if there is one.
+fn observed_of(figure: Figure, figures: &TrialFigures) -> Option<f64> {
+    let of = |statistic: Statistic, times: &Histogram| (!times.is_empty()).then(|| statistic.of(times));
+    match figure {
+        Figure::Rate => Some(figures.rates().good),
+        Figure::BytesPerSecond => Some(figures.bytes.received as f64 / figures.duration.as_secs_f64().max(1e-9)),
+        Figure::FirstByte(statistic) => of(statistic, &figures.first_byte),
+        Figure::Connect(statistic) => of(statistic, &figures.connect),
     }
 }
 
@@ -297,7 +321,7 @@ fn not_held(figures: &TrialFigures) -> Option<Reason> {
 pub(super) fn missing_allowed(limits: &[Limit]) -> f64 {
     let errors_allowed = limits.iter().filter_map(|limit| match limit {
         Limit::Errors { share, .. } => Some(*share),
-        Limit::ResponseTime { .. } | Limit::KbitPerConnection { .. } => None,
+        Limit::ResponseTime { .. } | Limit::KbitPerConnection { .. } | Limit::Figure { .. } => None,
     });
     errors_allowed.fold(1.0, f64::min).max(INCOMPLETE_MAX)
 }

@@ -72,7 +72,9 @@ fn of_limit(model: &Model, arrivals: Arrivals, limit: Limit) -> LimitTruth {
         }
         Limit::Errors { .. } if model.queue_max.is_none() => (Some(model.capacity()), "nothing is refused".to_owned()),
         Limit::Errors { .. } => by_simulation(model, arrivals, limit),
-        Limit::KbitPerConnection { .. } => (Some(model.capacity()), "the model has no bit rates".to_owned()),
+        Limit::KbitPerConnection { .. } | Limit::Figure { .. } => {
+            (Some(model.capacity()), "the model has no such figure".to_owned())
+        }
     };
     LimitTruth { limit, rate_per_s, source }
 }
@@ -127,7 +129,7 @@ fn by_simulation(model: &Model, arrivals: Arrivals, limit: Limit) -> (Option<f64
         match limit {
             Limit::ResponseTime { statistic, bound, .. } => statistic.of(&run.sojourns) <= bound.as_nanos() as f64,
             Limit::Errors { share, .. } => run.refused + (1.0 - run.refused) * model.faults.share() <= share,
-            Limit::KbitPerConnection { .. } => true,
+            Limit::KbitPerConnection { .. } | Limit::Figure { .. } => true,
         }
     };
     // A queue that is bounded meets limits beyond its capacity, as far as refusals are allowed.
