@@ -24,7 +24,7 @@ impl PartialHead {
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
-        self.scanner.at_start() && self.bytes.is_empty()
+        self.scanner.at_start()
     }
 
     pub(crate) const fn retained_bytes(&self) -> usize {
@@ -111,6 +111,7 @@ impl PartialHead {
         bounds: &Bounds,
         parse: impl Fn(&'a [u8], &'a mut Slots<'a>, &Bounds) -> Option<(T, usize)>,
     ) -> Result<Progress<(T, usize)>, HeadFault> {
+        self.scanner.begin();
         let before = self.bytes.len();
         let room = (bounds.head_bytes_max as usize).saturating_sub(before);
         self.bytes.extend_from_slice(&input[..input.len().min(room)]);

@@ -132,6 +132,11 @@ impl Scanner {
         self.bytes == 0
     }
 
+    /// Notes that bytes were seen that another reader follows.
+    pub(crate) fn begin(&mut self) {
+        self.bytes = self.bytes.max(1);
+    }
+
     /// Whether there were folded lines.
     pub(crate) const fn has_folds(&self) -> bool {
         self.folds

@@ -6,12 +6,13 @@ use thalweg_measure::Outcome;
 use thalweg_measure::trial::RuleOf;
 use thalweg_sys::{Driver, Instant, SocketId};
 
+use super::peer::record_violation;
 use super::responses::CallResponses;
 use super::state::{CallEnd, Engine, NextCall, Phase};
 use crate::call::{Call, Due, Stamp};
 use crate::connection::State;
 use crate::plan::Reuse;
-use crate::protocol::{End, Protocol, StreamId, Violation};
+use crate::protocol::{End, Protocol, StreamId};
 use crate::schedule::TakenArrival;
 use crate::transport::Transport;
 
@@ -338,10 +339,8 @@ impl<P: Protocol> Engine<P> {
                     return self.end_call(driver, id, stream, Outcome::ProtocolError, now);
                 }
                 Some(End::Reset(outcome)) => {
-                    if outcome == Outcome::ProtocolError
-                        && let Some(Violation { cause, rule, bytes }) = connection.protocol.take_violation(&[])
-                    {
-                        self.figures.trial.protocol_errors.record(&cause, rule, &bytes);
+                    if P::MULTIPLEXED && outcome == Outcome::ProtocolError {
+                        record_violation(&mut connection.protocol, &mut self.figures.trial, &[]);
                     }
                     outcome
                 }

@@ -17,6 +17,8 @@ const PORTS: u32 = 65_536 - FIRST_PORT;
 
 impl<P: Protocol> Engine<P> {
     /// Sends the header of a connection that was just made.
+    #[cold]
+    #[inline(never)]
     pub(super) fn send_proxy_header<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         let Some(plan) = self.plan.proxy_header else { return };
         let connection = &self.connections[id.index()];
@@ -44,6 +46,8 @@ impl<P: Protocol> Engine<P> {
     }
 
     /// The header has left: the connection is as one without.
+    #[cold]
+    #[inline(never)]
     pub(super) fn on_proxy_header_sent<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         let now = driver.now();
         if !self.begin_handshake(driver, id, 0, now) {

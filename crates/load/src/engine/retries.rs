@@ -63,6 +63,8 @@ impl<P: Protocol> Engine<P> {
 
     /// Ends all calls of a connection that the server has closed while it was idle, as far as it
     /// knew. Those that may be sent again are put back, as often as the plan says.
+    #[cold]
+    #[inline(never)]
     pub(super) fn end_closed<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let latest = driver.sent_at(id);
         let is_users = self.connections[id.index()].user.is_some();

@@ -11,6 +11,8 @@ use crate::tunnel::Tunnel;
 
 impl<P: Protocol> Engine<P> {
     /// Begins the tunnel of a connection to the proxy that was just made.
+    #[cold]
+    #[inline(never)]
     pub(super) fn begin_tunnel<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         let plan = self.plan.clone();
         let Some(proxy) = &plan.proxy else { return };
@@ -20,6 +22,8 @@ impl<P: Protocol> Engine<P> {
     }
 
     /// Bytes of the proxy have come.
+    #[cold]
+    #[inline(never)]
     pub(super) fn on_tunnel_received<D: Driver>(&mut self, driver: &mut D, id: SocketId, now: Instant) {
         let plan = self.plan.clone();
         let (Some(proxy), Transport::Tunnel(tunnel)) = (&plan.proxy, &mut self.connection(id).transport) else {
@@ -35,6 +39,8 @@ impl<P: Protocol> Engine<P> {
     }
 
     /// Bytes for the proxy have left, if the connection has a tunnel that is not there yet.
+    #[cold]
+    #[inline(never)]
     pub(super) fn on_tunnel_sent<D: Driver>(&mut self, driver: &mut D, id: SocketId) {
         if matches!(self.connection(id).transport, Transport::Tunnel(_)) {
             self.go_on_with_tunnel(driver, id, driver.now());
@@ -63,6 +69,8 @@ impl<P: Protocol> Engine<P> {
     }
 
     /// The proxy makes no tunnel, for this reason: the server cannot be reached.
+    #[cold]
+    #[inline(never)]
     pub(super) fn on_tunnel_refused<D: Driver>(&mut self, driver: &mut D, id: SocketId, reason: String, now: Instant) {
         let trial = &mut self.figures.trial;
         trial.proxy_refusals += 1;
