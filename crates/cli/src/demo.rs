@@ -24,7 +24,7 @@ use thalweg_measure::limit::Statistic;
 use thalweg_measure::search::EstimateEnd;
 use thalweg_measure::statistics::rounds::PairPlan;
 use thalweg_measure::trial::OnInterrupt;
-use thalweg_report::document::{Compare, Document, Kind};
+use thalweg_report::document::{Compare, Difference, Document, Kind};
 use thalweg_sys::AnyDriver;
 use thalweg_sys::affinity::allowed_cpus;
 use thalweg_sys::proc::{CpuBusy, cpus_busy};
@@ -170,6 +170,15 @@ fn is_spoiled(found: &Result<Document, SearchError>) -> bool {
     }
 }
 
+/// Whether a comparison has an answer: a difference, or none where the interval allows for none.
+fn has_difference_or_none(compare: &Compare) -> bool {
+    match compare.difference {
+        Difference::More | Difference::Less => true,
+        Difference::None => compare.interval95.is_some_and(|[low, high]| low <= 1.0 && 1.0 <= high),
+        Difference::Undetermined => false,
+    }
+}
+
 /// The highest rate that the server's CPU time per request allows, in a sentence. CPU time is the
 /// figure that other programs spoil least.
 fn bound_by_cpu(compare: &Compare) -> Option<String> {
@@ -286,6 +295,10 @@ fn compared(
         }
     };
     let mut compare = comparison.compare;
+    if !has_difference_or_none(&compare) {
+        remark("the comparison has no answer in this time, and is left out");
+        return Ok(None);
+    }
     compare.notes.insert(0, format!("this compares {difference}"));
     // The trials of a search alone make its charts; the rounds carry their values.
     compare.rounds.iter_mut().for_each(|round| round.trials.clear());

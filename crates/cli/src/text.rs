@@ -360,6 +360,9 @@ fn search(out: &mut String, document: &Document, find: &Find) -> std::fmt::Resul
         writeln!(out, "  after restart {number}: {capacity}")?;
     }
     match (find.lower_bound, find.upper_bound) {
+        (Some(lower), Some(upper)) if find.capacity().is_some() => {
+            writeln!(out, "in the trials {} passed, and {} was the lowest rate to fail", shown(lower), shown(upper))?;
+        }
         (Some(lower), Some(upper)) => {
             writeln!(out, "{target} {takes} {} with {limits}, but not {}", shown(lower), shown(upper))?;
         }

@@ -45,7 +45,11 @@ pub(super) fn title(document: &Document) -> String {
         Some(rate) if find.is_some_and(Find::is_lower_bound) => {
             format!("at least {} – {target} – Thalweg", words::per_second(rate))
         }
-        Some(rate) => format!("{} – {target} – Thalweg", words::per_second(rate)),
+        Some(_) if find.is_some_and(Find::is_too_wide) => format!("not determinable in this time – {target} – Thalweg"),
+        Some(rate) => {
+            let capacity = find.and_then(|find| find.interval95.and(find.threshold)).unwrap_or(rate);
+            format!("{} – {target} – Thalweg", words::per_second(capacity))
+        }
         None => format!("{} – {target} – Thalweg", document.verdict.title()),
     }
 }
@@ -97,7 +101,21 @@ fn find_sentence(document: &Document, find: &Find) -> String {
         (Some(lower), Some(_)) => {
             let at_least = if find.limit == LimitedBy::Client { "at least " } else { "" };
             let limited_by = limited_by(find.limit);
-            format!("{subject} handles {at_least}{}{with_limits}; {limited_by}.", requests(lower))
+            match find.interval95.zip(find.threshold) {
+                Some(([low, high], _)) if find.is_too_wide() => format!(
+                    "The capacity of {subject} is not determinable in this time: {at_least}{} to {}{with_limits} (95 % \
+                     interval); {limited_by}.",
+                    words::rate(low),
+                    requests(high)
+                ),
+                Some(([low, high], capacity)) => format!(
+                    "{subject} handles {at_least}{} (95 % interval {} to {}){with_limits}; {limited_by}.",
+                    requests(capacity),
+                    words::rate(low),
+                    requests(high)
+                ),
+                None => format!("{subject} handles {at_least}{}{with_limits}; {limited_by}.", requests(lower)),
+            }
         }
         (Some(lower), None) => {
             let why = match find.limit {

@@ -143,8 +143,13 @@ impl<'a> ByRate<'a> {
         Axis::from_zero(self.highest() * 1.04).titled("offered requests per second")
     }
 
-    /// Lower and upper bound as vertical lines with a label each.
+    /// The capacity as a vertical line with a label, or lower and upper bound where there is no
+    /// estimate of it.
     fn bounds(&self) -> Vec<Rule> {
+        if let Some(capacity) = self.find.and_then(|find| find.interval95.and(find.threshold)) {
+            let label = format!("capacity {}", words::per_second(capacity));
+            return vec![Rule::new(Across::X(capacity), Color::Pass, Dashes::Dotted, label)];
+        }
         let lower = self.find.and_then(|find| find.lower_bound).map(|rate| (rate, "passes", Color::Pass));
         let upper = self.find.and_then(|find| find.upper_bound).map(|rate| (rate, "fails", Color::Fail));
         let drawn = |(rate, word, color): (f64, &str, Color)| {

@@ -108,8 +108,11 @@ fn headroom(document: &Document, find: &Find) -> Markup {
             } }
         }
         @if let Some(rate) = find.lower_bound.filter(|rate| *rate > 0.0) {
-            p { "The client's ceiling is " strong { (format!("{:.1} times", ceiling / rate)) } " the highest rate that passed; "
-                (format!("{WANTED} times")) " or more is needed to rule out the client." }
+            // Other evidence than this may have named the server or the network.
+            p { "The client's ceiling is " strong { (format!("{:.1} times", ceiling / rate)) } " the highest rate that passed"
+                @if matches!(find.limit, LimitedBy::Client | LimitedBy::Undetermined) {
+                    "; " (format!("{WANTED} times")) " or more is needed to rule out the client"
+                } "." }
         }
     }
 }

@@ -104,6 +104,32 @@ fn searches_are_answered_in_a_sentence() {
     }
 }
 
+/// Title, heading and chart once named the highest rate that passed, beside an interval of another.
+#[test]
+fn the_capacity_is_that_of_the_estimate_everywhere() {
+    let estimated = |interval95: [f64; 2]| {
+        searched(move |document| {
+            let find = document.find.as_mut().expect("a search");
+            (find.threshold, find.interval95) = (Some(41_800.0), Some(interval95));
+        })
+    };
+    let document = estimated([41_000.0, 42_600.0]);
+    assert_eq!(
+        answer::sentence(&document),
+        "nginx at http://127.0.0.1:8080/ handles 41,800 requests/s (95 % interval 41,000 to 42,600 requests/s) with \
+         p99 < 50 ms; the bottleneck is the server."
+    );
+    assert_eq!(answer::title(&document), "41,800/s – http://127.0.0.1:8080/ – Thalweg");
+    let page = html(&document);
+    assert!(page.contains("capacity 41,800/s") && !page.contains("passes 41,237/s"), "the chart has another rate");
+    let document = estimated([36_000.0, 47_000.0]);
+    assert_eq!(
+        answer::sentence(&document),
+        "The capacity of nginx at http://127.0.0.1:8080/ is not determinable in this time: 36,000 to 47,000 requests/s \
+         with p99 < 50 ms (95 % interval); the bottleneck is the server."
+    );
+}
+
 fn overload(recovery_s: Option<f64>) -> Overload {
     Overload {
         shape: OverloadShape::Collapse,

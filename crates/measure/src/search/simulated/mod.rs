@@ -236,6 +236,17 @@ fn intervals_cover_the_truth() {
     }
 }
 
+/// Few clusters of slow requests make a trial. A third less width would miss the truth in one of
+/// five searches.
+#[test]
+fn intervals_of_a_two_point_server_are_wide_enough() {
+    const SEARCHES: u64 = 200;
+    let station = plain(1000.0, 1, Law::TwoPoint { share: 0.01, times: 20.0 });
+    let cell = Cell { model: "two-point", rate: 1000.0, station, truth: 810.2, right: Right::Interval };
+    let coverage = Coverage::of(&cell, 0.0, SEARCHES);
+    assert!(coverage.right * 100 >= 90 * SEARCHES, "{} of {SEARCHES}", coverage.right);
+}
+
 #[test]
 #[ignore = "prints the table of coverage; takes half an hour"]
 #[expect(clippy::print_stdout, reason = "a line of JSON for each cell, made on request")]
