@@ -46,7 +46,7 @@ fn targets_that_are_not_there() {
 #[test]
 fn targets_that_are_none() {
     for command in ["run", "find"] {
-        refused(&[command, "127.0.0.1:80"], 2, &["127.0.0.1:80", "http://host"]);
+        refused(&[command, "127.0.0.1:80"], 2, &["127.0.0.1:80", "add http://"]);
         refused(&[command, "http://"], 2, &["http://"]);
         refused(&[command, "ftp://127.0.0.1/"], 2, &["ftp"]);
         refused(&[command, "http://127.0.0.1:99999/"], 2, &["99999"]);

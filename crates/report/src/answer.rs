@@ -98,25 +98,7 @@ fn find_sentence(document: &Document, find: &Find) -> String {
             "The capacity of {subject} is unknown: the client fell short. The highest rate that passed was {}.",
             requests(lower)
         ),
-        (Some(lower), Some(_)) => {
-            let at_least = if find.limit == LimitedBy::Client { "at least " } else { "" };
-            let limited_by = limited_by(find.limit);
-            match find.interval95.zip(find.threshold) {
-                Some(([low, high], _)) if find.is_too_wide() => format!(
-                    "The capacity of {subject} is not determinable in this time: {at_least}{} to {}{with_limits} (95 % \
-                     interval); {limited_by}.",
-                    words::rate(low),
-                    requests(high)
-                ),
-                Some(([low, high], capacity)) => format!(
-                    "{subject} handles {at_least}{} (95 % interval {} to {}){with_limits}; {limited_by}.",
-                    requests(capacity),
-                    words::rate(low),
-                    requests(high)
-                ),
-                None => format!("{subject} handles {at_least}{}{with_limits}; {limited_by}.", requests(lower)),
-            }
-        }
+        (Some(lower), Some(_)) => bounded(find, lower, &subject, &with_limits),
         (Some(lower), None) => {
             let why = match find.limit {
                 _ if find.ended == Some(EndReason::Interrupted) => "the search was interrupted",
@@ -135,6 +117,28 @@ fn find_sentence(document: &Document, find: &Find) -> String {
         (None, None) => format!("No rate was confirmed to pass or to fail for {subject}."),
     };
     collapsed + &answer
+}
+
+/// The capacity of a target that failed above it: the estimate, or the highest rate that passed.
+fn bounded(find: &Find, lower: f64, subject: &str, with_limits: &str) -> String {
+    let requests = |rate: f64| format!("{} requests/s", words::rate(rate));
+    let at_least = if find.limit == LimitedBy::Client { "at least " } else { "" };
+    let limited_by = limited_by(find.limit);
+    match find.interval95.zip(find.threshold) {
+        Some(([low, high], _)) if find.is_too_wide() => format!(
+            "The capacity of {subject} is not determinable in this time: {at_least}{} to {}{with_limits} (95 % interval); \
+             {limited_by}.",
+            words::rate(low),
+            requests(high)
+        ),
+        Some(([low, high], capacity)) => format!(
+            "{subject} handles {at_least}{} (95 % interval {} to {}){with_limits}; {limited_by}.",
+            requests(capacity),
+            words::rate(low),
+            requests(high)
+        ),
+        None => format!("{subject} handles {at_least}{}{with_limits}; {limited_by}.", requests(lower)),
+    }
 }
 
 fn limited_by(limit: LimitedBy) -> &'static str {

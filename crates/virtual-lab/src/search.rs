@@ -27,15 +27,15 @@ const LOWEST_RATE: f64 = 10.0;
 
 /// A search to be made.
 #[derive(Clone, Copy, Debug)]
-pub struct SearchCase {
+pub struct SearchCase<'a> {
     /// The target, with the seed of its service times.
     pub model: Model,
     /// The client, with the seed of its disturbances.
     pub client: ClientModel,
     /// The arrivals of requests.
     pub arrivals: Arrivals,
-    /// The limit that a rate has to meet.
-    pub limit: Limit,
+    /// The limits that a rate has to meet.
+    pub limits: &'a [Limit],
     /// Seed of the arrivals.
     pub seed: u64,
 }
@@ -69,15 +69,17 @@ pub struct Found {
     pub collapsed: bool,
     /// See `collapsed`.
     pub recovered: bool,
+    /// Whether the threshold was seen to move.
+    pub drifted: bool,
 }
 
 /// Makes one search.
 ///
 /// # Errors
 /// No rate was tried: see [`SearchError`].
-pub fn search(case: &SearchCase) -> Result<Found, SearchError> {
+pub fn search(case: &SearchCase<'_>) -> Result<Found, SearchError> {
     let lab = Rc::new(VirtualLab::new(case.model, case.client));
-    let test_bed = TestBed::within(lab.clone(), target(), vec![case.limit]);
+    let test_bed = TestBed::within(lab.clone(), target(), case.limits.to_vec());
     let spacing = match case.arrivals {
         Arrivals::Constant => Spacing::Constant,
         Arrivals::Poisson => Spacing::Poisson,
@@ -101,6 +103,7 @@ pub fn search(case: &SearchCase) -> Result<Found, SearchError> {
         invalid: judged.filter(|trial| trial.verdict == Verdict::Invalid).count(),
         lost_s: find.lost_s,
         collapsed: find.overload.as_ref().is_some_and(|overload| overload.failed_rate.is_some()),
+        drifted: find.drift.is_some(),
         recovered: find.overload.as_ref().is_some_and(|overload| overload.recovered),
     })
 }

@@ -13,8 +13,9 @@ use crate::stage::{self, fixed, short};
 const RATE: f64 = 300.0;
 
 fn found(model: Model, client: ClientModel) -> Found {
-    let limit = "p99<50ms".parse().expect("a limit");
-    search(&SearchCase { model, client, arrivals: Arrivals::Constant, limit, seed: 1 }).expect("the target responds")
+    let limits = ["p99<50ms".parse().expect("a limit")];
+    search(&SearchCase { model, client, arrivals: Arrivals::Constant, limits: &limits, seed: 1 })
+        .expect("the target responds")
 }
 
 fn holds(found: &Found, truth: f64) -> bool {
