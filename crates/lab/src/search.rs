@@ -248,7 +248,7 @@ fn carry_out(
             trials.push(one.trial);
             search.spend(test_bed.environment.now() - begun);
             disturbed += test_bed.environment.now() - begun;
-            if disturbed > settings.budget.mul_f64(DISTURBED_SHARE) {
+            if disturbed > disturbed_max(settings) {
                 return Ok(search.end(EndReason::Disturbed));
             }
             continue;
@@ -262,6 +262,12 @@ fn carry_out(
         }
         trials.push(one.trial);
     }
+}
+
+/// The time of disturbed trials in a row after which the search gives up.
+fn disturbed_max(settings: &SearchSettings) -> Duration {
+    let of_budget = settings.budget.mul_f64(DISTURBED_SHARE);
+    if let EstimateEnd::Time(time) = settings.end { of_budget.min(time) } else { of_budget }
 }
 
 /// A trial as the search sees it.
