@@ -220,7 +220,7 @@ fn a_second_term_does_not_wait() {
     server.signal("TERM");
     until("new connections to be refused", PATIENCE, || TcpStream::connect(&address).is_err().then_some(()));
     server.signal("TERM");
-    assert_eq!(server.wait(PATIENCE).code, Some(130));
+    assert_eq!(server.wait(PATIENCE).code, Some(143));
 }
 
 #[test]

@@ -279,6 +279,6 @@ mod tests {
     /// the timer wheels.
     #[test]
     fn a_held_connection_takes_little_memory() {
-        assert!(size_of::<Connection<Http1>>() <= 328, "{} bytes", size_of::<Connection<Http1>>());
+        assert!(size_of::<Connection<Http1>>() <= 336, "{} bytes", size_of::<Connection<Http1>>());
     }
 }
