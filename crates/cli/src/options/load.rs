@@ -93,7 +93,7 @@ pub(crate) struct LoadOptions {
     /// Connect through this Unix socket (@NAME for an abstract one)
     #[arg(long, value_name = "PATH", value_parser = parse_unix, conflicts_with = "from", hide_short_help = true)]
     pub unix_socket: Option<UnixAddr>,
-    /// Proxy to go through: http://[USER:PASSWORD@]HOST:PORT (CONNECT) or socks5://...
+    /// Proxy to go through: http://USER:PASSWORD@HOST:PORT (CONNECT) or socks5://HOST:PORT
     ///
     /// The proxy looks up the target's name. No environment variable names one.
     #[arg(long, value_name = "URL", conflicts_with_all = ["unix_socket", "proxy_protocol", "connect_to"], hide_short_help = true)]
