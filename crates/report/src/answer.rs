@@ -80,9 +80,10 @@ fn find_sentence(document: &Document, find: &Find) -> String {
     if let Some(overload) = find.collapsed() {
         return format!("{subject} {}.", overload.predicate());
     }
+    // Other effects of an overload are among the notes.
     let collapsed = match &find.overload {
-        Some(overload) => format!("{subject} {}. ", overload.predicate()),
-        None => String::new(),
+        Some(overload) if overload.has_collapsed() => format!("{subject} {}. ", overload.predicate()),
+        _ => String::new(),
     };
     let cut_short = client_fell_short && find.ended == Some(EndReason::Interrupted);
     let answer = match (find.lower_bound, find.upper_bound) {
