@@ -198,6 +198,8 @@ fn across(thresholds: &[f64]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
     use thalweg_report::sample;
 
     use super::*;
@@ -246,21 +248,13 @@ mod tests {
     #[test]
     fn the_interval_covers_the_middle_of_random_levels() {
         const SETS: u32 = 1000;
-        let mut state = 1_u64;
-        // SplitMix64, between 0 and 1.
-        let mut uniform = || {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-        };
+        let mut random = Pcg64Mcg::seed_from_u64(1);
         let mut covered = 0;
         for _ in 0..SETS {
             let searches = (0..5).map(|_| {
-                let level = 1.0 + 0.08 * (2.0 * uniform() - 1.0);
+                let level = random.random_range(0.92..1.08);
                 // The sum of twelve is nearly normal; half the width is two standard deviations.
-                let error: f64 = (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
+                let error: f64 = (0..12).map(|_| random.random_range(-0.5..0.5)).sum();
                 let threshold = 1000.0 * level * (1.0 + 0.02 * error);
                 let mut found = search(Some(threshold), Verdict::Pass);
                 found.find.interval95 = Some([threshold * 0.96, threshold * 1.04]);

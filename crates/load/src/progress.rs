@@ -75,7 +75,7 @@ pub struct Snapshot {
 pub struct FirstEnds {
     /// Requests that have ended, up to [`COUNTED_MAX`](Self::COUNTED_MAX) of each thread.
     pub ended: u32,
-    /// Those of them that were good.
+    /// Good ones among them.
     pub good: u32,
     /// How the first bad one has ended, with the status of its response, or 0 where there was none.
     pub bad: Option<(Outcome, u16)>,

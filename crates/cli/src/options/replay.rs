@@ -53,7 +53,7 @@ pub(crate) struct ReplayOptions {
     /// Shorten longer pauses of the log to this, in its own time (before --speed)
     #[arg(long, value_name = "TIME", value_parser = parse_gap, hide_short_help = true)]
     pub gap_max: Option<Duration>,
-    /// End at the first line that is none of the log's format
+    /// End at the first line that has another format
     #[arg(long, hide_short_help = true)]
     pub strict: bool,
     /// The load.

@@ -100,7 +100,7 @@ pub(crate) struct SessionsOptions {
     /// Memory for open sessions; beyond it the longest idle ones are ended
     #[arg(long, value_name = "SIZE", default_value = "48MB", value_parser = parse_memory, hide_short_help = true)]
     pub memory: usize,
-    /// End at the first line that is none of a log; no session file is written then
+    /// End at the first line that has another format; no session file is written then
     #[arg(long, hide_short_help = true)]
     pub strict: bool,
     /// Print the summary as JSON to stdout

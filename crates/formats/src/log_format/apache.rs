@@ -7,7 +7,7 @@ use super::time::TimeForm;
 /// Makes a pattern of the string of a `LogFormat`, or of the whole directive.
 ///
 /// # Errors
-/// What cannot be understood.
+/// A directive is not known; the message says which.
 pub(super) fn pattern(text: &str) -> Result<Pattern, String> {
     let text = string_of(text);
     let (mut pieces, mut literal) = (Vec::new(), Vec::new());

@@ -10,9 +10,9 @@ use super::{Kind, LogFormat, LogReader, balancers};
 pub struct Detected {
     /// The format.
     pub format: LogFormat,
-    /// Of the first lines, so many have it.
+    /// Number of the examined lines that have this format.
     pub matching: usize,
-    /// How many lines were looked at.
+    /// Number of the examined lines.
     pub of: usize,
 }
 

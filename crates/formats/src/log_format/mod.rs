@@ -139,8 +139,8 @@ impl LogReader {
         &self.format
     }
 
-    /// Reads a line, which comes without its line feed. `None`: it says something about the log and
-    /// is none of a request.
+    /// Reads a line, which comes without its line feed. `None` for a line about the log itself,
+    /// such as a heading.
     ///
     /// # Errors
     /// It has another format.

@@ -7,7 +7,7 @@ use super::time::TimeForm;
 /// Makes a pattern of the string of a `log_format`, or of the whole directive.
 ///
 /// # Errors
-/// What cannot be understood.
+/// A `$` has no name behind it, or a brace no end; the message says which.
 pub(super) fn pattern(text: &str) -> Result<Pattern, String> {
     let text = string_of(text);
     let mut pieces = Vec::new();

@@ -10,8 +10,7 @@ use crate::access_log::LogFault;
 pub(super) enum Field {
     Part(Part),
     Time(TimeForm),
-    /// Thousandths of a second of the time in another field, in so many digits: 3, or 6 for
-    /// millionths.
+    /// The fraction of the second, in digits, that belongs to the time in another field.
     Fraction,
     /// Anything else.
     Skipped,
@@ -72,7 +71,7 @@ impl Pattern {
     /// Takes a line apart.
     ///
     /// # Errors
-    /// It is none of this pattern.
+    /// The line does not match this pattern.
     pub(super) fn read<'a>(&self, line: &'a [u8]) -> Result<Parts<'a>, LogFault> {
         let mut parts = Parts::default();
         let (mut at, mut fraction) = (0, None);

@@ -19,7 +19,7 @@ pub(super) enum TimeForm {
     Clf,
     /// `2000-10-10T13:55:36-07:00`, perhaps with a fraction; without a zone it is UTC.
     Iso,
-    /// A number since 1970, of which so many are a second, perhaps with a fraction.
+    /// Time since 1970 as a number, perhaps with a fraction.
     Since1970 {
         /// Units in a second: 1, a thousand, a million, or a thousand million.
         per_second: u64,

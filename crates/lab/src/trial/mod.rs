@@ -86,8 +86,8 @@ pub struct TrialRequest<'a> {
     pub phase: &'a str,
     /// Its load.
     pub plan: Plan,
-    /// It ends when so many times the allowed bad requests make FAIL certain, whatever the rest of
-    /// it might bring; `None` if it goes on to its end.
+    /// The multiple of the allowed bad requests at which the trial ends early, as a certain FAIL;
+    /// `None` if it goes on to its planned end.
     pub ends_at: Option<f64>,
     /// Whether the time in which others kept the client from its work is left out, and the trial
     /// goes on for as long, up to twice its length.

@@ -169,9 +169,9 @@ pub enum End {
     Reset(Outcome),
     /// Without one, and the connection is of no more use.
     Broken(Outcome),
-    /// The server has broken the protocol, `at` so many bytes into the input.
+    /// The server has broken the protocol.
     Violated {
-        /// The place in the input.
+        /// Offset of the violation in the input, in bytes.
         at: usize,
     },
 }

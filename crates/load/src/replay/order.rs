@@ -118,7 +118,7 @@ impl Window {
         let mut rest = waiting.records.as_slice();
         if waiting.has_fractions {
             let mut requests: Vec<_> = (0..count).map(|_| take_request(&mut rest)).collect();
-            // Those without a fraction keep their place before the others.
+            // The sort is stable: requests without a fraction keep their order, before the others.
             requests.sort_by_key(|(_, fraction_ns, _)| *fraction_ns);
             for (index, (method, fraction_ns, target)) in (0..).zip(requests) {
                 give(OrderedRequest { second, index, count, fraction_ns, method, target })?;

@@ -62,7 +62,7 @@ pub struct BadRequests {
     pub judged: u64,
     /// The bad ones.
     pub bad: u64,
-    /// Those of them that failed.
+    /// Failed ones among the bad.
     pub failed: u64,
     /// Variance over mean of their number in a second, and the degrees of freedom of that; `None`
     /// if there were none, or only one second.

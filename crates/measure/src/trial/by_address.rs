@@ -34,7 +34,7 @@ pub struct AddressSummary {
     pub failed: u64,
     /// Requests that were sent there and have ended.
     pub ended: u64,
-    /// Those of them that were good.
+    /// Good ones among them.
     pub good: u64,
     /// Response times in microseconds.
     pub response_time_us: Summary,

@@ -163,9 +163,9 @@ struct Coverage {
     /// Searches with an interval, and those of them that are right.
     estimated: u64,
     right: u64,
-    /// Those whose interval is narrow enough.
+    /// Searches whose interval is narrow enough.
     determined: u64,
-    /// Those whose interval lies below the truth.
+    /// Searches whose interval lies below the truth.
     low: u64,
     searches: u64,
     widths: Vec<f64>,
